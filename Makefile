@@ -1,0 +1,52 @@
+# Everything a fresh clone needs: `make test`, `make demo`. Nothing is installed system-wide:
+# all of it goes into .venv/ and .cache/.
+
+PYTHON ?= python3
+BIN    := .venv/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
+STAMP  := .venv/.installed
+SHELL  := /bin/bash
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help venv redis lint format test demo bench-quick lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## create .venv with the package and its development tools
+
+$(STAMP): pyproject.toml requirements/dev.txt src/chasquimq/_version.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	@echo "installing into .venv ..."
+	@$(PYTHON) -m venv .venv
+	@$(PIP) install -qq -c requirements/dev.txt -e '.[dev]'
+	@touch $@
+
+redis: ## fetch a private Redis 8.6 into .cache/redis-8.6 (Debian machines)
+	@tools/fetch_redis.sh .cache/redis-8.6
+
+lint: venv ## ruff and mypy --strict
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: venv ## let ruff format and fix what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+test: venv redis lint ## everything: set-up, lint, all tests on all servers
+	@$(BIN)/python -m pytest
+
+demo: venv ## see jobs run, on the embedded server
+	@$(BIN)/python examples/demo.py
+
+bench-quick: venv redis ## our figures beside the reference's, in a few minutes
+	@$(BIN)/python bench/quick.py
+
+lock: ## write requirements/dev.txt anew, with today's newest versions within the bounds
+	@tools/lock.sh "$(PYTHON)" requirements/dev.txt
+
+clean: ## remove everything that was made here
+	rm -rf .venv .cache build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

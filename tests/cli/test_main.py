@@ -1,0 +1,55 @@
+"""The command from outside: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+import redis
+
+from chasquimq._version import __version__
+from chasquimq.cli import main
+
+CHASQUI = [sys.executable, "-m", "chasquimq"]
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"chasqui {__version__}\n"
+
+
+def test_help_names_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "chasqui server" in capsys.readouterr().out
+
+
+def test_an_unknown_command_is_a_wrong_command_line() -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["serve"])
+    assert end.value.code == 2
+
+
+def test_what_cannot_be_had_is_one_line() -> None:
+    command = [*CHASQUI, "server", "--binary", "/nowhere"]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr == "chasqui: CMQ-004: there is no server program at '/nowhere'\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_runs_until_it_is_told_to_stop(number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [*CHASQUI, "server"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stdout is not None
+        client = redis.Redis.from_url(command.stdout.readline().strip())
+        assert client.ping()
+        client.close()
+        command.send_signal(number)
+        assert command.wait(10) == 0
+    with pytest.raises(redis.ConnectionError):
+        client.ping()

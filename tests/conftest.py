@@ -1,0 +1,48 @@
+"""What every test may use: real servers in both dialects, and a queue name of its own."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+from tests.servers import DIALECTS, Dialect, DialectServer, Servers
+
+pytest_plugins = ["pytester", "tests.plugin"]
+
+# Machines that run tests are busy: how long an example takes says nothing.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
+
+EACH_DIALECT = [pytest.param(dialect, id=dialect.name) for dialect in DIALECTS]
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    with Servers() as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session", params=EACH_DIALECT)
+def dialect_server(request: pytest.FixtureRequest, servers: Servers) -> DialectServer:
+    """A server shared by all tests, once per dialect: use `queue_name`, never flush or stop it."""
+    dialect: Dialect = request.param
+    return servers.shared(dialect)
+
+
+@pytest.fixture(params=EACH_DIALECT)
+def own_server(request: pytest.FixtureRequest, servers: Servers) -> Iterator[DialectServer]:
+    """A server for one test, once per dialect, to flush, pause, kill and start again (AOF on)."""
+    dialect: Dialect = request.param
+    with servers.private(dialect) as server:
+        yield server
+
+
+@pytest.fixture
+def queue_name(request: pytest.FixtureRequest) -> str:
+    """Unique, and telling whose it is."""
+    test = re.sub(r"\W+", "-", getattr(request.node, "originalname", request.node.name))[:60]
+    return f"{test}-{uuid.uuid4().hex[:12]}"

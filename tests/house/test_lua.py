@@ -1,0 +1,90 @@
+"""One script = one verb: a header that says what it does, few lines, used by somebody."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import SOURCE, files, name, tree_of
+
+MAX_LINES = 40
+SCRIPTS = files(SOURCE / "lua", ".lua")
+PYTHON = [path for path in files(SOURCE, ".py") if path.parent.name != "lua"]
+
+
+def header(text: str) -> list[str]:
+    lines = text.splitlines()
+    end = next((n for n, line in enumerate(lines) if not line.startswith("--")), len(lines))
+    return lines[:end]
+
+
+def code(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not re.fullmatch(r"\s*(--.*)?", line)]
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=name)
+def test_a_script_says_what_it_takes_and_gives(path: Path) -> None:
+    text = path.read_text()
+    head, body = header(text), "\n".join(code(text))
+    assert re.fullmatch(r"-- [A-Z].*[.]", head[0]), "the first line is one sentence"
+    for word in ("KEYS", "ARGV"):
+        told = any(line.startswith(f"-- {word} ") for line in head)
+        assert told == (word in body), f"the header and the script disagree about {word}"
+    assert any(line.startswith("-- Returns ") for line in head)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=name)
+def test_a_script_is_short(path: Path) -> None:
+    assert len(code(path.read_text())) <= MAX_LINES
+
+
+def test_there_are_scripts() -> None:
+    assert SCRIPTS
+
+
+def test_every_script_is_used() -> None:
+    words = {
+        node.value
+        for path in PYTHON
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert {path.stem for path in SCRIPTS} <= words
+
+
+def test_every_script_that_is_called_exists() -> None:
+    called = {script for path in PYTHON for script in calls(tree_of(path))}
+    assert called <= {path.stem for path in SCRIPTS}
+
+
+def calls(tree: ast.Module) -> set[str]:
+    """`lua.call("x", ...)`, `link.run("x", ...)` and `lua.SHA["x"]` name a script."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="call", value=ast.Name(id="lua")),
+                args=[ast.Constant(value=str(script)), *_],
+            ):
+                found.add(script)
+            case ast.Call(
+                func=ast.Attribute(
+                    attr="run",
+                    value=ast.Attribute(attr="link" | "_link") | ast.Name(id="link"),
+                ),
+                args=[ast.Constant(value=str(script)), *_],
+            ):
+                found.add(script)
+            case ast.Subscript(
+                value=ast.Attribute(value=ast.Name(id="lua")), slice=ast.Constant(value=str(script))
+            ):
+                found.add(script)
+    return found
+
+
+def test_calls_are_seen() -> None:
+    text = 'lua.call("a", ()); self._link.run("b", ()); lua.SHA["c"]; subprocess.run("d")'
+    assert calls(ast.parse(text)) == {"a", "b", "c"}

@@ -1,0 +1,55 @@
+"""The public names are exactly these. Whoever adds one adds it here, and to the reference docs."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import chasquimq
+
+ERRORS = {
+    "AccessError",
+    "ChasquiError",
+    "ConfigError",
+    "EncodeError",
+    "NameTooLongError",
+    "NotSupportedError",
+    "PayloadTooLargeError",
+    "QueueFullError",
+    "RetryError",
+    "ShutdownError",
+    "StoreError",
+    "StoreUnavailableError",
+    "UnconfirmedError",
+    "UnrecoverableError",
+    "WireError",
+}
+DOORS = {"Queue", "Worker"}
+VALUES = {"BackoffSpec", "Handler", "Job"}
+PUBLIC = ERRORS | DOORS | VALUES | {"version"}
+
+
+def test_the_public_names_are_these() -> None:
+    assert set(chasquimq.__all__) == PUBLIC
+    assert list(chasquimq.__all__) == sorted(chasquimq.__all__)
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(hasattr(chasquimq, name) for name in PUBLIC)
+
+
+def test_nothing_else_looks_public() -> None:
+    seen = {
+        name
+        for name, value in vars(chasquimq).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    assert seen - {"annotations"} == PUBLIC  # the __future__ import leaves its name behind
+
+
+def test_every_error_is_public() -> None:
+    errors = {
+        name
+        for name, value in vars(chasquimq.errors).items()
+        if isinstance(value, type) and issubclass(value, Exception) and not name.startswith("_")
+    }
+    assert errors == ERRORS

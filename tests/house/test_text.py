@@ -1,0 +1,165 @@
+"""What no file of the project may hold: secrets, registry addresses, Lua in Python, loose tasks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import ROOT, SOURCE, TEXT, files, name, tree_of
+
+EVERYTHING = files(ROOT, *TEXT)
+PYTHON = [path for path in files(ROOT, ".py") if path.parent != Path(__file__).parent]
+SOURCES = files(SOURCE, ".py")
+
+FAKE = "not a secret"  # a line with these words is let through: obviously made up, for a test
+
+SECRETS = {
+    "a password in a URL": r"\b\w+://[^\s/:@{}<>\"'`]*:(?!password@)[^\s/:@{}<>\"'`$*]{3,}@",
+    "an access key": r"\b(AKIA|ASIA)[0-9A-Z]{16}\b",
+    "a private key": r"BEGIN [A-Z ]*" + "PRIVATE KEY",
+    "a service's token": r"\b(gh[pousr]_|github_pat_|xox[abpr]-|sk-|glpat-)[\w-]{16,}",
+    "a long hex token": r"(?<![0-9A-Za-z])(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{40,}(?!\w)",
+    "a long base64 token": (
+        r"(?<![\w+/.=-])(?=[\w+/]*[a-z])(?=[\w+/]*[A-Z])(?=[\w+/]*[0-9])[A-Za-z0-9+/]{40,}={0,2}"
+        r"(?![\w+/.-])"
+    ),
+    "a password given a value": (
+        r"(?i)\b(password|passwd|secret|api_?key|token)\s*=\s*[\"'][^\"'{}]{12,}"
+    ),
+}
+# Hosts of package registries, in pieces so that this file does not hold them either.
+REGISTRIES = [
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("deb", "debian", "org"),
+        ("archive", "ubuntu", "com"),
+        ("pkg", "dev"),
+        ("registry", "npmjs", "org"),
+        ("repo1", "maven", "org"),
+        ("maven", "apache", "org"),
+    )
+]
+UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
+UNSAFE_CALLS = {"eval", "exec", "yaml.load"}
+# Tasks belong to a TaskGroup. Whoever starts one otherwise says here who ends it.
+LOOSE_TASKS = {
+    "store/link.py": "the link owns its mending; close() cancels it and waits for its end",
+}
+
+
+def secrets_in(text: str) -> list[str]:
+    return [
+        f"line {number}: {what}"
+        for number, line in enumerate(text.splitlines(), 1)
+        if FAKE not in line
+        for what, pattern in SECRETS.items()
+        if re.search(pattern, line)
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in EVERYTHING if path.suffix not in (".json", ".csv")], ids=name
+)
+def test_no_file_holds_a_secret(path: Path) -> None:
+    assert not secrets_in(path.read_text())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "redis://user:" + "hunter22@host",
+        "rediss://:" + "abc@host:6379/0",
+        "AKIA" + "ABCDEFGHIJKLMNOP",
+        "-----BEGIN RSA " + "PRIVATE KEY-----",
+        "ghp_" + "a1" * 10,
+        "deadbee5" * 5,
+        "aB3" * 16,
+        "pass" + 'word = "correct horse battery"',
+    ],
+)
+def test_a_secret_is_seen(line: str) -> None:
+    assert secrets_in(line)
+    assert not secrets_in(f"{line}  # {FAKE}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "redis://127.0.0.1:6379/0",
+        "redis://user:***@host",
+        "rediss://[user:password@]host",
+        'f"redis://:{secret}@{host}"',
+        "x" * 60,
+    ],
+)
+def test_what_is_no_secret_passes(line: str) -> None:
+    assert not secrets_in(line)
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=name)
+def test_no_file_names_a_registry(path: Path) -> None:
+    text = path.read_text()
+    assert not [host for host in REGISTRIES if host in text]
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=name)
+def test_lua_stays_in_lua_files(path: Path) -> None:
+    assert not re.search(r"redis\.p?call\s*\(", path.read_text())
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_nothing_runs_what_comes_from_outside(path: Path) -> None:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            assert not UNSAFE_MODULES & {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module not in UNSAFE_MODULES
+        elif isinstance(node, ast.Call):
+            assert ast.unparse(node.func) not in UNSAFE_CALLS
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_every_task_has_an_owner(path: Path) -> None:
+    if path.relative_to(SOURCE).as_posix() not in LOOSE_TASKS:
+        assert not loose_tasks(tree_of(path))
+
+
+def test_the_list_of_exceptions_is_true() -> None:
+    for file in LOOSE_TASKS:
+        assert loose_tasks(tree_of(SOURCE / file)), f"{file} starts no task: take it off the list"
+
+
+def loose_tasks(tree: ast.Module) -> list[str]:
+    """Calls that start a task nobody is bound to await: of `asyncio` itself, or of a loop."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "asyncio":
+            found += [a.name for a in node.names if a.name in LOOSE]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = ast.unparse(node.func.value)
+            if node.func.attr in LOOSE and re.search(r"^asyncio$|loop(\(\))?$", owner):
+                found.append(ast.unparse(node.func))
+    return found
+
+
+LOOSE = {"create_task", "ensure_future", "gather"}
+
+
+@pytest.mark.parametrize(
+    ("code", "is_loose"),
+    [
+        ("asyncio.create_task(f())", True),
+        ("asyncio.gather(f(), g())", True),
+        ("from asyncio import ensure_future", True),
+        ("asyncio.get_running_loop().create_task(f())", True),
+        ("self._loop.create_task(f())", True),
+        ("group.create_task(f())", False),
+    ],
+)
+def test_a_loose_task_is_seen(code: str, is_loose: bool) -> None:
+    assert bool(loose_tasks(ast.parse(code))) == is_loose
