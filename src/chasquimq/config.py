@@ -1,0 +1,208 @@
+"""Options, one frozen struct per room. Defaults are the documented defaults.
+
+Durations are integer milliseconds and say so: `_ms`. A struct checks itself when it is
+built, so the rest of the code never checks again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import msgspec
+
+from chasquimq.errors import ConfigError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Kind = TypeVar("Kind")
+
+OnFull = Literal["raise", "wait", "trim"]
+DialectName = Literal["native", "portable"]
+
+U32 = 2**32 - 1
+MAX_MS = 2**53 - 1  # beyond it a sorted set's score, a double, loses whole milliseconds
+
+
+class UnknownOptionError(ConfigError, TypeError):
+    """An option nobody knows; the message names the nearest one."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every option struct: immutable, keyword-only, typos are errors."""
+
+
+def at_least(options: Options, floor: int, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if not value >= floor:
+            raise ConfigError(f"{name} must be at least {floor}, got {value}")
+
+
+def within(options: Options, name: str, low: int, high: int) -> None:
+    value = getattr(options, name)
+    if not low <= value <= high:
+        raise ConfigError(f"{name} must be from {low} to {high}, got {value}")
+
+
+def one_of(name: str, value: object, choices: Iterable[str]) -> None:
+    choices = tuple(choices)
+    if value not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+
+
+class ConnectOptions(Options, frozen=True):
+    timeout_ms: int = 10_000
+    reply_ms: int = 10_000
+    retry_ms: int = 50
+    max_retry_ms: int = 1_000
+    max_retries: int | None = None
+    buffer_bytes: int = 262_144
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "timeout_ms", "reply_ms", "retry_ms", "max_retry_ms", "buffer_bytes")
+
+
+class StreamOptions(Options, frozen=True):
+    """How a stream is set up when we are the ones who create it."""
+
+    idmp_max_size: int = 10_000
+    idmp_duration_s: int = 900
+
+    def __post_init__(self) -> None:
+        within(self, "idmp_max_size", 1, 10_000)
+        within(self, "idmp_duration_s", 1, 86_400)
+
+
+class ProducerOptions(Options, frozen=True):
+    max_stream_len: int = 1_000_000
+    on_full: OnFull = "raise"
+    max_delay_secs: int = 2_592_000
+    max_payload_bytes: int = 1_048_576
+    chunk: int = 48
+    stream: StreamOptions = StreamOptions()
+    connect: ConnectOptions = ConnectOptions()
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "max_stream_len", "max_payload_bytes", "chunk")
+        at_least(self, 0, "max_delay_secs")
+        one_of("on_full", self.on_full, ("raise", "wait", "trim"))
+
+
+class ReadOptions(Options, frozen=True):
+    batch: int = 256
+    block_ms: int = 5_000
+    claim_idle_ms: int = 30_000
+    claim_every_ms: int = 2_000
+    max_payload_bytes: int = 1_048_576
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "batch", "block_ms", "claim_idle_ms", "claim_every_ms")
+        at_least(self, 1, "max_payload_bytes")
+
+
+class SettleOptions(Options, frozen=True):
+    """How outcomes are grouped before they are written."""
+
+    batch: int = 64
+    idle_ms: int = 0
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "batch")
+        at_least(self, 0, "idle_ms")
+
+
+class RetryOptions(Options, frozen=True):
+    max_attempts: int = 25
+    delay_ms: int = 100
+    max_delay_ms: int = 30_000
+    multiplier: float = 2.0
+    jitter_ms: int = 100
+
+    def __post_init__(self) -> None:
+        within(self, "max_attempts", 1, U32)
+        at_least(self, 0, "delay_ms", "max_delay_ms", "multiplier", "jitter_ms")
+
+
+class DeadOptions(Options, frozen=True):
+    """The DLQ: beyond `max_len` it warns, unless trimming was asked for."""
+
+    max_len: int = 100_000
+    on_full: Literal["warn", "trim"] = "warn"
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "max_len")
+        one_of("dlq_on_full", self.on_full, ("warn", "trim"))
+
+
+class EventOptions(Options, frozen=True):
+    enabled: bool = True
+    max_len: int = 100_000
+    max_waiting: int = 8_192
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "max_len", "max_waiting")
+
+
+class PromoteOptions(Options, frozen=True):
+    enabled: bool = True
+    batch: int = 256
+    poll_ms: int = 1_000
+    lock_ttl_s: int = 5
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "batch", "poll_ms", "lock_ttl_s")
+
+
+class WorkerOptions(Options, frozen=True):
+    group: str = "default"
+    concurrency: int = 100
+    drain_ms: int = 30_000
+    read: ReadOptions = ReadOptions()
+    settle: SettleOptions = SettleOptions()
+    retry: RetryOptions = RetryOptions()
+    dead: DeadOptions = DeadOptions()
+    events: EventOptions = EventOptions()
+    promote: PromoteOptions = PromoteOptions()
+    stream: StreamOptions = StreamOptions()
+    connect: ConnectOptions = ConnectOptions()
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "concurrency")
+        at_least(self, 0, "drain_ms")
+        if not self.group:
+            raise ConfigError("group must not be empty")
+
+
+def given(kind: type[Kind], **options: Any) -> Kind:
+    """Build an option struct from what was given; None leaves its default."""
+    return kind(**{name: value for name, value in options.items() if value is not None})
+
+
+def refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Raise for the first unknown name, with the nearest known one."""
+    known = sorted(known)
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+            raise UnknownOptionError(f"{where} has no option {name!r}{hint}")
+
+
+def suggesting(function: Callable[P, R]) -> Callable[P, R]:
+    """Answer an unknown keyword with the nearest known one, at no cost to correct calls."""
+    where = function.__qualname__.removesuffix(".__init__")
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            refuse_unknown(kwargs, known, where)
+            raise
+
+    return call

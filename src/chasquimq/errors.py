@@ -1,0 +1,155 @@
+"""Every error ChasquiMQ raises, in one place. Each shows its code: `docs/reference/errors.md`.
+
+ChasquiError
+├── ConfigError              004  an option, a name or an argument makes no sense
+│   └── NameTooLongError     004
+├── WireError                003  bytes or fields we cannot read
+│   └── EncodeError          002  data we cannot write
+│       └── PayloadTooLargeError  023
+├── StoreError               001  Redis refused a command
+│   ├── AccessError          001  … because of who we are: wrong password, missing permission
+│   ├── StoreUnavailableError  001  … or is away for now
+│   ├── QueueFullError       030  the queue, or the server's memory, is full; nothing was written
+│   └── UnconfirmedError     031  the answer was lost; the job may or may not be in
+├── ShutdownError            005  used after, or cut off by, a close
+├── NotSupportedError        200  a form of the wire we can keep but not show
+├── RetryError               010  raised by *handlers*: run this job again, after my delay
+└── UnrecoverableError       011  raised by *handlers*: do not run this job again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, ClassVar
+
+
+class ChasquiError(RuntimeError):
+    """Root of the tree: `except ChasquiError` catches all of ours, and only ours."""
+
+    code: ClassVar[str] = "CMQ-000"
+
+    def __str__(self) -> str:
+        return f"{self.code}: {super().__str__()}"
+
+
+class ConfigError(ChasquiError, ValueError):
+    """An option makes no sense; raised when it is set, never later."""
+
+    code = "CMQ-004"
+
+
+class NameTooLongError(ConfigError):
+    """A job name does not fit its slot on the wire."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        size = len(name.encode())
+        super().__init__(f"job name is {size} bytes, limit is {limit}: {name[:40]!r}…; shorten it")
+        self.name = name
+        self.limit = limit
+
+
+class WireError(ChasquiError):
+    """Bytes or fields we cannot read. The entry goes to the DLQ, not to a handler."""
+
+    code = "CMQ-003"
+
+
+class EncodeError(WireError, TypeError):
+    """`data` (or a result) holds something the wire has no form for. Nothing was sent."""
+
+    code = "CMQ-002"
+
+
+class PayloadTooLargeError(EncodeError):
+    """The job is larger than consumers accept. Nothing was sent."""
+
+    code = "CMQ-023"
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"the encoded job is {size} bytes, limit is {limit}; store the data elsewhere and "
+            "enqueue a reference, or raise max_payload_bytes here and on every worker"
+        )
+        self.size = size
+        self.limit = limit
+
+
+class StoreError(ChasquiError):
+    """Redis refused a command. Trying again will not help."""
+
+    code = "CMQ-001"
+
+
+class AccessError(StoreError):
+    """Redis does not know us, or does not let us: credentials or ACL rules are wrong."""
+
+
+class StoreUnavailableError(StoreError):
+    """Redis is away. Nothing is lost: what we hold stays pending. Try again."""
+
+
+class _Outcomes(StoreError):
+    """An add that did not go through; for a bulk, `outcomes` says what became of each job.
+
+    `outcomes` is empty for a single add. For a bulk it has one element per job, in order:
+    the accepted `Job`, or the error that befell it.
+    """
+
+    def __init__(self, message: str, outcomes: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.outcomes = list(outcomes)
+
+
+class QueueFullError(_Outcomes):
+    """The queue is at its limit, or the server is out of memory. The job was not accepted."""
+
+    code = "CMQ-030"
+
+
+class UnconfirmedError(_Outcomes):
+    """The connection broke before the answer came: the job may be in, or not.
+
+    Adding it again is safe only with a `job_id`, which makes the second add a no-op.
+    """
+
+    code = "CMQ-031"
+
+
+class ShutdownError(ChasquiError):
+    """Used after `close()`, or cut off by it."""
+
+    code = "CMQ-005"
+
+
+class NotSupportedError(ChasquiError):
+    """A form of the wire, written by a newer program, that we can keep but not show."""
+
+    code = "CMQ-200"
+
+
+class _ByHandler(ChasquiError):
+    """What handlers raise keeps its own words: they end up in events and in the DLQ."""
+
+    def __str__(self) -> str:
+        return RuntimeError.__str__(self)
+
+
+class RetryError(_ByHandler):
+    """Raise from a handler to run the job again; `delay` (ms or timedelta) beats the backoff."""
+
+    code = "CMQ-010"
+
+    def __init__(self, message: str = "", *, delay: int | timedelta | None = None) -> None:
+        super().__init__(message)
+        if isinstance(delay, timedelta):
+            delay = delay // timedelta(milliseconds=1)
+        if delay is not None and delay < 0:
+            raise ConfigError(f"RetryError(delay=...) must not be negative, got {delay}")
+        self.delay_ms = delay
+
+
+class UnrecoverableError(_ByHandler):
+    """Raise from a handler when no retry can help; the job goes straight to the DLQ."""
+
+    code = "CMQ-011"

@@ -1,0 +1,1 @@
+"""Concurrency that knows nothing of jobs."""

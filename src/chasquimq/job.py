@@ -1,0 +1,155 @@
+"""The values that travel: what producers add, what handlers get, what the wire carries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from chasquimq.config import refuse_unknown
+from chasquimq.errors import ConfigError
+
+
+class Reason(StrEnum):
+    """Why a job lies in the DLQ, in the words of the wire."""
+
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    DECODE_FAILED = "decode_failed"
+    MALFORMED = "malformed"
+    OVERSIZE_PAYLOAD = "oversize_payload"
+    UNRECOVERABLE = "unrecoverable"
+
+    @property
+    def code(self) -> str:
+        return _REASON_CODES[self]
+
+
+_REASON_CODES = {
+    Reason.RETRIES_EXHAUSTED: "CMQ-020",
+    Reason.DECODE_FAILED: "CMQ-021",
+    Reason.MALFORMED: "CMQ-022",
+    Reason.OVERSIZE_PAYLOAD: "CMQ-023",
+    Reason.UNRECOVERABLE: "CMQ-024",
+}
+
+
+class BackoffSpec(msgspec.Struct, frozen=True):
+    """How long a job waits before its next run. `None` falls back to the worker's setting."""
+
+    kind: str
+    delay_ms: int
+    max_delay_ms: int | None = None
+    multiplier: float | None = None
+    jitter_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("delay_ms", "max_delay_ms", "jitter_ms"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ConfigError(f"backoff {name} must not be negative, got {value}")
+
+    @classmethod
+    def fixed(cls, delay_ms: int, jitter_ms: int | None = None) -> BackoffSpec:
+        return cls("fixed", delay_ms, None, None, jitter_ms)
+
+    @classmethod
+    def exponential(
+        cls,
+        initial_ms: int,
+        *,
+        multiplier: float = 2.0,
+        max_ms: int | None = None,
+        jitter_ms: int | None = None,
+    ) -> BackoffSpec:
+        return cls("exponential", initial_ms, max_ms, multiplier, jitter_ms)
+
+    @classmethod
+    def from_dict(cls, options: Mapping[str, Any]) -> BackoffSpec:
+        refuse_unknown(options, cls.__struct_fields__, "backoff")
+        if options.get("kind") not in ("fixed", "exponential"):
+            kind = options.get("kind")
+            raise ConfigError(f"backoff kind must be fixed or exponential, got {kind!r}")
+        try:
+            return msgspec.convert(dict(options), cls)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"backoff: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The set options, by name: the dict form that `add(backoff=...)` takes."""
+        return {
+            name: value for name, value in msgspec.structs.asdict(self).items() if value is not None
+        }
+
+
+class RetryOverride(msgspec.Struct, frozen=True):
+    """A job's own retry rules; `None` means "as the worker says"."""
+
+    max_attempts: int | None = None
+    backoff: BackoffSpec | None = None
+
+
+class Envelope(msgspec.Struct, array_like=True, gc=False):
+    """The `d` field of an entry. `payload` is the user's data, already encoded."""
+
+    id: str
+    payload: bytes
+    created_at_ms: int
+    attempt: int = 0
+    retry: RetryOverride | None = None
+
+
+class Job(msgspec.Struct, gc=False):
+    """What a handler gets, and what `add` returns.
+
+    `attempt` is 0 on the first run; `attempt_number` counts from 1, as events do.
+    """
+
+    id: str
+    name: str
+    data: Any
+    attempt: int = 0
+    created_at_ms: int = 0
+    duplicate: bool = False
+
+    @property
+    def attempts_made(self) -> int:
+        return self.attempt
+
+    @property
+    def attempt_number(self) -> int:
+        return self.attempt + 1
+
+
+class Again(NamedTuple):
+    """Verdict: run once more. `attempt` is what the envelope will say on that run."""
+
+    attempt: int
+    delay_ms: int
+
+
+class Dead(NamedTuple):
+    """Verdict: to the DLQ. `attempt` is how many runs there have been."""
+
+    attempt: int
+    reason: Reason
+
+
+class DeadEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the DLQ, read leniently: what a field holds is told, what is missing is None."""
+
+    dlq_id: str
+    payload: bytes
+    name: str = ""
+    source_id: str = ""
+    reason: str = ""
+    detail: str | None = None
+    job_id: str | None = None
+    attempt: int | None = None
+    error_type: str | None = None
+    error: str | None = None
+    failed_at_ms: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return msgspec.structs.asdict(self)
