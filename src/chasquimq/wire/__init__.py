@@ -1,0 +1,74 @@
+"""Bytes <-> values, for everything that lies in Redis. Pure: no I/O, no clock.
+
+Imported as one module: `from chasquimq import wire; wire.pack_envelope(...)`. Each file draws
+its bytes on top. Whatever cannot be read is a `WireError`, whatever cannot be written an
+`EncodeError`, and what a caller must not ask for a `ConfigError`.
+"""
+
+from __future__ import annotations
+
+from chasquimq.wire.dead import pack_dead, unpack_dead
+from chasquimq.wire.delayed import join_member, split_member
+from chasquimq.wire.entry import (
+    check_job_id,
+    check_name,
+    decode_name,
+    join_entry,
+    split_entry,
+)
+from chasquimq.wire.envelope import (
+    bin_header,
+    pack_envelope,
+    pack_retry,
+    str_header,
+    unpack_envelope,
+    unpack_retry,
+)
+from chasquimq.wire.event import EventRow, pack_event, unpack_event
+from chasquimq.wire.keys import Keys, check_queue_name
+from chasquimq.wire.payload import decode, encode
+from chasquimq.wire.spec import (
+    Cron,
+    Every,
+    MissedFires,
+    StoredSpec,
+    pack_spec,
+    pack_spec_fields,
+    resolved_key,
+    unpack_spec,
+)
+from chasquimq.wire.ulid import Mint
+
+__all__ = [
+    "Cron",
+    "EventRow",
+    "Every",
+    "Keys",
+    "Mint",
+    "MissedFires",
+    "StoredSpec",
+    "bin_header",
+    "check_job_id",
+    "check_name",
+    "check_queue_name",
+    "decode",
+    "decode_name",
+    "encode",
+    "join_entry",
+    "join_member",
+    "pack_dead",
+    "pack_envelope",
+    "pack_event",
+    "pack_retry",
+    "pack_spec",
+    "pack_spec_fields",
+    "resolved_key",
+    "split_entry",
+    "split_member",
+    "str_header",
+    "unpack_dead",
+    "unpack_envelope",
+    "unpack_event",
+    "unpack_retry",
+    "unpack_spec",
+]

@@ -1,0 +1,88 @@
+"""The Redis keys of one queue, as bytes. Built once per queue, then only joined.
+
+    {chasqui:<q>}:stream            stream   jobs that wait or run
+    {chasqui:<q>}:delayed           zset     members to run later, scored by due time in ms
+    {chasqui:<q>}:dlq               stream   dead jobs
+    {chasqui:<q>}:events            stream   what happened
+    {chasqui:<q>}:repeat            zset     spec keys, scored by their next fire in ms
+    {chasqui:<q>}:repeat:spec:<k>   hash     one spec: `spec`, `fired` and our `retry`
+    {chasqui:<q>}:result:<id>       string   what a handler returned
+    {chasqui:<q>}:dlid:<id>         string   "this id was scheduled": the marker of unique ids
+    {chasqui:<q>}:didx:<id>         string   the member of a delayed job, to find it by its id
+    {chasqui:<q>}:promoter:lock     string   who promotes
+    {chasqui:<q>}:scheduler:lock    string   who fires specs
+    {chasqui:<q>}:paused            string   there while the queue is paused
+    {chasqui:<q>}:unique            hash     ids that are unique until done
+    {chasqui:<q>}:idmp:<p>:<id>     string   our own marker where the server has no IDMP
+    {chasqui:<q>}:wake              channel  "the delayed set has a new first"
+
+The braces are a hash tag: all keys of a queue live in one slot of a cluster, so scripts may
+touch several of them. A brace in the name would move that border, hence `check_queue_name`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from chasquimq.errors import ConfigError
+
+_FORBIDDEN = re.compile(r"[{}\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def check_queue_name(name: str) -> None:
+    """ConfigError for a name that would break hash tags, terminals or operators' tools."""
+    if not isinstance(name, str):
+        raise ConfigError(f"a queue name is a str, got {type(name).__name__}: {name!r:.80}")
+    if not name:
+        raise ConfigError("queue name '' is empty; give the queue a name")
+    found = _FORBIDDEN.search(name)
+    if found:
+        raise ConfigError(
+            f"queue name {name[:80]!r} holds {found[0]!r}; leave out braces, control characters "
+            "and lone surrogates"
+        )
+
+
+def _raw(part: bytes | str) -> bytes:
+    return part if isinstance(part, bytes) else part.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    queue: str
+    tag: bytes = field(init=False, repr=False)
+    stream: bytes = field(init=False, repr=False)
+    delayed: bytes = field(init=False, repr=False)
+    dlq: bytes = field(init=False, repr=False)
+    events: bytes = field(init=False, repr=False)
+    repeat: bytes = field(init=False, repr=False)
+    promoter_lock: bytes = field(init=False, repr=False)
+    scheduler_lock: bytes = field(init=False, repr=False)
+    paused: bytes = field(init=False, repr=False)
+    unique: bytes = field(init=False, repr=False)
+    wake: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_queue_name(self.queue)
+        tag = b"{chasqui:%b}:" % self.queue.encode()
+        object.__setattr__(self, "tag", tag)
+        for name in ("stream", "delayed", "dlq", "events", "repeat", "paused", "unique", "wake"):
+            object.__setattr__(self, name, tag + name.encode())
+        object.__setattr__(self, "promoter_lock", tag + b"promoter:lock")
+        object.__setattr__(self, "scheduler_lock", tag + b"scheduler:lock")
+
+    def result(self, job_id: bytes | str) -> bytes:
+        return b"%bresult:%b" % (self.tag, _raw(job_id))
+
+    def dlid(self, job_id: bytes | str) -> bytes:
+        return b"%bdlid:%b" % (self.tag, _raw(job_id))
+
+    def didx(self, job_id: bytes | str) -> bytes:
+        return b"%bdidx:%b" % (self.tag, _raw(job_id))
+
+    def spec(self, key: bytes | str) -> bytes:
+        return b"%brepeat:spec:%b" % (self.tag, _raw(key))
+
+    def idmp(self, producer_id: bytes | str, job_id: bytes | str) -> bytes:
+        return b"%bidmp:%b:%b" % (self.tag, _raw(producer_id), _raw(job_id))

@@ -1,0 +1,120 @@
+"""Look through MessagePack without building anything, so that hostile bytes stay cheap.
+
+    0x00-0x7f  0xe0-0xff   small int        0xc0 nil   0xc2 0xc3 bool   0xc1 never used
+    0x80-0x8f  map, n pairs                 0xde 0xdf  map with a 16/32-bit count
+    0x90-0x9f  array, n items               0xdc 0xdd  array with a 16/32-bit count
+    0xa0-0xbf  str, n bytes                 0xd9 0xda 0xdb  str with an 8/16/32-bit length
+    0xc4 0xc5 0xc6  bin, 8/16/32-bit        0xca 0xcb  float 4/8 bytes
+    0xcc-0xcf  unsigned 1/2/4/8 bytes       0xd0-0xd3  signed 1/2/4/8 bytes
+    0xc7-0xc9  0xd4-0xd8  ext: refused, also as a timestamp
+
+A few bytes can declare four billion items, nest without end, or grow a hundredfold when built.
+So a value may have at most `MAX_DEPTH` containers inside each other and `MAX_NODES` values, and
+no declared length may exceed the bytes that are left. `payload.encode` refuses what is deeper,
+so nothing is written here that is not read here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from chasquimq.errors import WireError
+
+MAX_DEPTH = 512
+MAX_NODES = 1_000_000
+
+# What goes wrong inside the decoder, whatever the bytes: all of it means "not readable".
+UNREADABLE = (
+    msgspec.MsgspecError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+)
+
+_EXT = (0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8)
+
+
+def _steps() -> list[int]:
+    """Per head byte: the whole size of a value of fixed size, or 0 where more must be read."""
+    steps = [1] * 256
+    for head in (*range(0x80, 0xA0), 0xC1, *_EXT, *range(0xD9, 0xE0), 0xC4, 0xC5, 0xC6):
+        steps[head] = 0
+    for length in range(32):
+        steps[0xA0 + length] = 1 + length
+    for head, width in ((0xCA, 4), (0xCB, 8)):
+        steps[head] = 1 + width
+    for power in range(4):
+        steps[0xCC + power] = steps[0xD0 + power] = 1 + 2**power
+    return steps
+
+
+_STEP = _steps()
+_LENGTH_WIDTH = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+_COUNT_WIDTH = {0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
+_MAP16 = 0xDE
+
+
+def scan(data: bytes) -> int:
+    """Where the first value of `data` ends; WireError when it is broken or out of bounds."""
+    size = len(data)
+    at = 0
+    nodes = left = 1
+    open_containers: list[int] = []  # what is left to read in each, outermost first
+    try:
+        while True:
+            while left == 0:
+                if not open_containers:
+                    if at > size:
+                        raise WireError("truncated")
+                    return at
+                left = open_containers.pop()
+            left -= 1
+            head = data[at]
+            step = _STEP[head]
+            if step:
+                at += step
+                continue
+            if head in _LENGTH_WIDTH:
+                body = at + 1 + _LENGTH_WIDTH[head]
+                at = body + int.from_bytes(data[at + 1 : body], "big")
+                continue
+            count, at = _count(data, at, head)
+            nodes += count
+            if count > size - at:
+                raise WireError(f"declares {count} values, only {size - at} bytes are left")
+            if nodes > MAX_NODES:
+                raise WireError(f"holds more than {MAX_NODES} values")
+            if len(open_containers) >= MAX_DEPTH:
+                raise WireError(f"nested deeper than {MAX_DEPTH}")
+            open_containers.append(left)
+            left = count
+    except IndexError:
+        raise WireError("truncated") from None
+
+
+def _count(data: bytes, at: int, head: int) -> tuple[int, int]:
+    """How many values a container holds, and where the first begins."""
+    if 0x80 <= head <= 0x9F:
+        return (head & 15) * (2 if head < 0x90 else 1), at + 1
+    if head in _EXT:
+        raise WireError("holds an extension type, which jobs do not use")
+    if head not in _COUNT_WIDTH:
+        raise WireError("holds the byte 0xc1, which MessagePack never uses")
+    first = at + 1 + _COUNT_WIDTH[head]
+    return int.from_bytes(data[at + 1 : first], "big") * (2 if head >= _MAP16 else 1), first
+
+
+_decode = msgspec.msgpack.Decoder().decode
+
+
+def read_value(data: bytes) -> Any:
+    """The first value of `data`, whatever follows it, built after it was found harmless."""
+    end = scan(data)
+    try:
+        return _decode(data[:end])
+    except UNREADABLE as error:
+        raise WireError(str(error)) from error
