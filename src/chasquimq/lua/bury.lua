@@ -1,0 +1,23 @@
+-- Move an entry we hold to the DLQ.
+--
+-- KEYS     1 stream      2 dlq
+-- ARGV     1 group       2 consumer      3 entry id      4 trim the dlq to about this, 0 never
+--          5... the dlq entry's fields; the time of burial is added here
+-- Returns  the dlq's length after it, 0 no longer ours
+
+local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
+if #held == 0 or held[1][2] ~= ARGV[2] then
+  return 0
+end
+local now = redis.call('TIME')
+local row = {unpack(ARGV, 5)}
+row[#row + 1] = 'failed_at_ms'
+row[#row + 1] = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))
+if ARGV[4] == '0' then
+  redis.call('XADD', KEYS[2], '*', unpack(row))
+else
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', unpack(row))
+end
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
+redis.call('XDEL', KEYS[1], ARGV[3])
+return redis.call('XLEN', KEYS[2])

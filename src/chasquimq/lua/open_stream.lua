@@ -1,0 +1,35 @@
+-- Make sure the stream is there, with its settings if we create it, and the group if one is named.
+--
+-- KEYS     1 stream
+-- ARGV     1 group or ''   2 IDMP-MAXSIZE, 0 where the server has none   3 IDMP-DURATION, s
+--          4 '1': the group was lost while we ran, so set the stream up again
+-- Returns  {1 stream was created, else 0; IDMP-MAXSIZE now in force, 0 without IDMP}
+
+local fresh = redis.call('EXISTS', KEYS[1]) == 0
+local group = ARGV[1]
+local made = nil
+if fresh or group ~= '' then
+  -- Only MKSTREAM makes an empty stream; a producer, who has no group, borrows one for that.
+  made = redis.pcall('XGROUP', 'CREATE', KEYS[1], group ~= '' and group or 'chasqui', '0', 'MKSTREAM')
+  if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then
+    return made
+  end
+  if group == '' then
+    redis.call('XGROUP', 'DESTROY', KEYS[1], 'chasqui')
+  end
+end
+if ARGV[2] == '0' then
+  return {fresh and 1 or 0, 0}
+end
+-- Other values wipe what a live stream remembers, so a stream that others made keeps its own.
+if fresh or (ARGV[4] == '1' and not made.err) then
+  redis.call('XCFGSET', KEYS[1], 'IDMP-MAXSIZE', ARGV[2], 'IDMP-DURATION', ARGV[3])
+  return {fresh and 1 or 0, tonumber(ARGV[2])}
+end
+local info = redis.call('XINFO', 'STREAM', KEYS[1])
+for i = 1, #info, 2 do
+  if info[i] == 'idmp-maxsize' then
+    return {0, info[i + 1]}
+  end
+end
+return {0, 0}

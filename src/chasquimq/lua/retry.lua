@@ -1,0 +1,19 @@
+-- Move an entry we hold to the delayed set, to run again later.
+--
+-- KEYS     1 stream      2 delayed set
+-- ARGV     1 group       2 consumer      3 entry id      4 delay, ms      5 member
+--          6 channel that wakes the promoter
+-- Returns  1 moved, 0 no longer ours (another consumer claimed or settled it)
+
+local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
+if #held == 0 or held[1][2] ~= ARGV[2] then
+  return 0
+end
+local now = redis.call('TIME')
+redis.call('ZADD', KEYS[2], now[1] * 1000 + math.floor(now[2] / 1000) + ARGV[4], ARGV[5])
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
+redis.call('XDEL', KEYS[1], ARGV[3])
+if redis.call('ZRANGE', KEYS[2], 0, 0)[1] == ARGV[5] then
+  redis.call('PUBLISH', ARGV[6], '1')
+end
+return 1

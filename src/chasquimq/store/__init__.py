@@ -1,0 +1,55 @@
+"""The only room that talks to Redis: one drawer per key family, values in, values out."""
+
+from __future__ import annotations
+
+from chasquimq.config import DialectName
+from chasquimq.store.dead import DeadLetters
+from chasquimq.store.delayed import Delayed, Due, Promotion
+from chasquimq.store.dial import Dialer
+from chasquimq.store.dialect import Dialect, build, choose
+from chasquimq.store.jobs import Jobs, Row, open_stream
+from chasquimq.store.link import Link, Prepare
+from chasquimq.wire import Keys
+
+__all__ = [
+    "DeadLetters",
+    "Delayed",
+    "Dialect",
+    "Dialer",
+    "Due",
+    "Jobs",
+    "Link",
+    "Promotion",
+    "Row",
+    "Store",
+    "build",
+    "open_stream",
+]
+
+
+class Store:
+    """One queue on one server. `link` serves the round trips; hot paths make links of their own."""
+
+    def __init__(self, keys: Keys, dialer: Dialer, forced: DialectName | None = None) -> None:
+        self.keys = keys
+        self.dialer = dialer
+        self.link = Link(dialer)
+        self.delayed = Delayed(keys, self.link)
+        self.dead = DeadLetters(keys, self.link)
+        self.dialect_name: DialectName = "native"
+        self._forced = forced
+
+    async def open(self) -> None:
+        """Connect and ask what the server can do. Raises at once when it cannot be reached."""
+        pipe = await self.link.open()
+        try:
+            self.dialect_name = await choose(pipe, self._forced)
+        except BaseException:
+            await self.link.close()
+            raise
+
+    def new_link(self, *, extra_reply_ms: int = 0, prepare: Prepare | None = None) -> Link:
+        return Link(self.dialer, extra_reply_ms=extra_reply_ms, prepare=prepare)
+
+    async def close(self) -> None:
+        await self.link.close()

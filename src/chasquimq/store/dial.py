@@ -1,0 +1,117 @@
+"""Open one authenticated connection.
+
+1. ask where to connect now (`resolve`), connect, over TLS where the address says so;
+2. ask for credentials (they may rotate) and AUTH; SELECT the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import ssl
+from typing import Any
+
+import msgspec
+
+from chasquimq.address import Address, CredentialProvider, Credentials, Endpoint
+from chasquimq.config import ConnectOptions
+from chasquimq.errors import AccessError, StoreUnavailableError
+from chasquimq.store.fault import Fault, as_error, classify
+from chasquimq.store.pipe import Pipe
+from chasquimq.store.resp import pack
+
+log = logging.getLogger(__name__)
+
+
+class Dialer:
+    def __init__(
+        self,
+        address: Address,
+        provider: CredentialProvider | None = None,
+        options: ConnectOptions | None = None,
+    ) -> None:
+        self.address = address
+        self.options = options or ConnectOptions()
+        self._provider = provider
+        self._ssl = address.ssl_context()
+        if address.insecure:
+            log.warning("TLS certificates are not verified for %s (insecure=true)", address)
+
+    def impatient(self, limit_ms: int) -> Dialer:
+        """The same place, for someone who cannot wait longer than this for anything."""
+        limits = {"timeout_ms": limit_ms, "reply_ms": limit_ms, "max_retry_ms": limit_ms}
+        short = {name: min(ms, getattr(self.options, name)) for name, ms in limits.items()}
+        options = msgspec.structs.replace(self.options, **short)
+        return Dialer(self.address, self._provider, options)
+
+    async def dial(self, extra_reply_ms: int = 0) -> Pipe:
+        """`extra_reply_ms`: how long this connection's commands may block on purpose."""
+        endpoint = self.address.resolve()
+        reply_s = (self.options.reply_ms + extra_reply_ms) / 1000
+        try:
+            async with asyncio.timeout(self.options.timeout_ms / 1000):
+                pipe = await self._connect(endpoint, reply_s)
+                try:
+                    await self._greet(pipe, endpoint)
+                except BaseException:
+                    pipe.close()
+                    raise
+        except ssl.SSLCertVerificationError as error:
+            raise AccessError(
+                f"the certificate of {self.address} was refused ({error.verify_message}); "
+                "give its authority by ?ssl_ca_certs=/path"
+            ) from None
+        except TimeoutError:
+            raise StoreUnavailableError(
+                f"no answer from Redis at {self.address} "
+                f"within {self.options.timeout_ms} ms; is that the right address?"
+            ) from None
+        except OSError as error:
+            reason = error.strerror or str(error) or type(error).__name__
+            raise StoreUnavailableError(
+                f"cannot reach Redis at {self.address} ({reason}); is it running there?"
+            ) from None
+        return pipe
+
+    async def _connect(self, endpoint: Endpoint, reply_s: float) -> Pipe:
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> Pipe:
+            return Pipe(self.options.buffer_bytes, reply_s)
+
+        if endpoint.path is not None:
+            return (await loop.create_unix_connection(protocol, endpoint.path))[1]
+        name = endpoint.host if self._ssl is not None else None
+        return (
+            await loop.create_connection(
+                protocol, endpoint.host, endpoint.port, ssl=self._ssl, server_hostname=name
+            )
+        )[1]
+
+    async def _greet(self, pipe: Pipe, endpoint: Endpoint) -> None:
+        username, password = await self._credentials(endpoint)
+        if password is not None:
+            who = (username, password) if username else (password,)
+            reply = (await pipe.ask(pack("AUTH", *who)))[0]
+            if isinstance(reply, Exception) and "without any password" not in str(reply):
+                raise as_error(reply, f"logging in to {self.address}")
+        wanted = pack("SELECT", self.address.db) if self.address.db else pack("PING")
+        reply = (await pipe.ask(wanted))[0]
+        if isinstance(reply, Exception):
+            if classify(reply) is Fault.ACCESS and password is None:
+                raise AccessError(
+                    f"{self.address} wants a password: put it into the URL "
+                    "(redis://user:password@host) or give a credential_provider"
+                )
+            raise as_error(reply, f"connecting to {self.address}")
+
+    async def _credentials(self, endpoint: Endpoint) -> Credentials:
+        if self._provider is None:
+            secret = self.address.password
+            return self.address.username, secret.reveal() if secret is not None else None
+        answer: Any = self._provider(None if endpoint.path else str(endpoint))
+        if inspect.isawaitable(answer):
+            answer = await answer
+        username, password = answer
+        return username, password

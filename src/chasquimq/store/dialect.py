@@ -1,0 +1,84 @@
+"""How this server adds, claims and acks. Everything else is Lua that all servers run.
+
+Which dialect a server speaks is asked of the server itself, never read from its version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from chasquimq.config import DialectName, StreamOptions
+from chasquimq.errors import StoreError
+from chasquimq.store.fault import as_error
+from chasquimq.store.native import Native
+from chasquimq.store.pipe import Pipe
+from chasquimq.store.portable import Portable
+from chasquimq.store.resp import Command, pack
+from chasquimq.wire import Keys
+
+CRASHING = ("8.2.0", "8.2.1")  # their XACKDEL takes the server down
+
+
+class Dialect(Protocol):
+    """Commands as bytes, one reply each. An instance belongs to one queue."""
+
+    name: DialectName
+    safe_to_resend: bool  # may a plain add whose answer was lost be sent again?
+
+    def idmp_max_size(self, options: StreamOptions) -> int: ...
+
+    def add_front(self, job_id: bytes, named: bool) -> bytes:
+        """A plain add's command up to `$` of the envelope's length."""
+
+    def add_own(self, job_id: bytes, fields: Sequence[bytes], marker_s: int) -> bytes:
+        """An add whose id the caller chose: a second one is a no-op."""
+
+    def claim(self, group: str, consumer: str, idle_ms: int, count: int) -> Command: ...
+
+    def claimed(self, reply: Any) -> list[Any]:
+        """Rows `[entry id, fields, idle ms, deliveries before]` from a claim's reply."""
+
+    def ack(self, ids: Sequence[bytes]) -> bytes: ...
+
+    def acked(self, reply: Any) -> int:
+        """How many of an ack's ids were still pending."""
+
+
+async def choose(pipe: Pipe, forced: DialectName | None) -> DialectName:
+    """Ask the server what it can do; refuse one that would lose or crash."""
+    known, facts = await pipe.ask(
+        pack("COMMAND", "INFO", "xcfgset") + pack("INFO", "server", "memory"), 2
+    )
+    if isinstance(facts, bytes):
+        _refuse_dangerous(_facts(facts))
+    if forced is not None:
+        return forced
+    if isinstance(known, Exception):
+        raise as_error(known, "asking the server for its commands")
+    return "native" if known and known[0] else "portable"
+
+
+def build(
+    name: DialectName, keys: Keys, *, group: str = "", producer_id: bytes = b"", trim: int = 0
+) -> Dialect:
+    kind = Native if name == "native" else Portable
+    return kind(keys, group=group, producer_id=producer_id, trim=trim)
+
+
+def _facts(info: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
+    return {key: value for key, _, value in lines if value}
+
+
+def _refuse_dangerous(facts: dict[str, str]) -> None:
+    if facts.get("server_name", "redis") == "redis" and facts.get("redis_version") in CRASHING:
+        raise StoreError(
+            f"Redis {facts['redis_version']} crashes on XACKDEL; upgrade to 8.6.2 or newer"
+        )
+    policy = facts.get("maxmemory_policy", "")
+    if policy.startswith("allkeys-"):
+        raise StoreError(
+            f"this server evicts any key (maxmemory-policy {policy}): it would evict the queue "
+            "with every job in it. Set maxmemory-policy noeviction, or use another server"
+        )

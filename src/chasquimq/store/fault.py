@@ -1,0 +1,72 @@
+"""What an error reply means for us, decided in one place.
+
+AWAY     the server cannot serve us now; it did nothing; try again
+FULL     out of memory; it did nothing; reads and acks still work
+SCRIPT   it forgot our scripts; load them, then try again
+GROUP    the stream or its group is gone; create it, then try again
+ACCESS   it does not know us or does not let us; a person must act
+REFUSED  everything else: a wrong command or a wrong type; trying again will not help
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from chasquimq.errors import (
+    AccessError,
+    ChasquiError,
+    QueueFullError,
+    StoreError,
+    StoreUnavailableError,
+)
+
+
+class Fault(Enum):
+    AWAY = "away"
+    FULL = "full"
+    SCRIPT = "script"
+    GROUP = "group"
+    ACCESS = "access"
+    REFUSED = "refused"
+
+
+_BY_WORD = {
+    **dict.fromkeys(("LOADING", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN"), Fault.AWAY),
+    **dict.fromkeys(("MASTERDOWN", "NOREPLICAS", "MISCONF", "UNKILLABLE"), Fault.AWAY),
+    **dict.fromkeys(("NOAUTH", "WRONGPASS", "NOPERM"), Fault.ACCESS),
+    "OOM": Fault.FULL,
+    "NOSCRIPT": Fault.SCRIPT,
+    "NOGROUP": Fault.GROUP,
+    "UNBLOCKED": Fault.GROUP,
+}
+
+
+def classify(reply: Exception) -> Fault:
+    text = str(reply)
+    word = text.partition(" ")[0]
+    found = _BY_WORD.get(word)
+    if found is not None:
+        return found
+    if "max number of clients" in text:
+        return Fault.AWAY
+    # A command that failed inside a script keeps its words, behind the script's own.
+    for word, fault in _BY_WORD.items():
+        if f"{word} " in text[:64] or (fault is Fault.ACCESS and "ACL failure" in text):
+            return fault
+    return Fault.REFUSED
+
+
+def as_error(reply: Exception, doing: str) -> ChasquiError:
+    """The error to raise for a reply nobody could repair. Redis's own words hold no secret:
+    it never repeats a password."""
+    fault = classify(reply)
+    if fault is Fault.ACCESS:
+        return AccessError(f"{doing}: {reply}; check the user, its password and its ACL rules")
+    if fault is Fault.FULL:
+        return QueueFullError(
+            f"{doing}: the server is out of memory (oom); nothing was written. "
+            "Let the workers drain, or raise maxmemory"
+        )
+    if fault is Fault.REFUSED:
+        return StoreError(f"{doing}: {reply}")
+    return StoreUnavailableError(f"{doing}: {reply}")

@@ -1,0 +1,157 @@
+"""A connection that mends itself, and the round trips of everything that is not hot.
+
+1. `open` connects once and raises what went wrong;
+2. from then on a broken connection is dialled again, for ever unless bounded, with growing
+   pauses; `on_up` tells the owner that there is a new pipe to write to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from chasquimq import lua
+from chasquimq.errors import ChasquiError, StoreUnavailableError
+from chasquimq.store.dial import Dialer
+from chasquimq.store.fault import Fault, as_error, classify
+from chasquimq.store.pipe import Pipe
+from chasquimq.store.resp import Arg, pack
+
+log = logging.getLogger(__name__)
+
+Prepare = Callable[[Pipe], Awaitable[None]]
+
+
+class Link:
+    def __init__(
+        self, dialer: Dialer, *, extra_reply_ms: int = 0, prepare: Prepare | None = None
+    ) -> None:
+        self.pipe: Pipe | None = None
+        self.on_up: Callable[[], None] = _nothing
+        self.on_given_up: Callable[[ChasquiError], None] = _ignore
+        self.reconnects = 0
+        self._dialer = dialer
+        self._extra_reply_ms = extra_reply_ms
+        self._prepare = prepare
+        self._closing = False
+        self._mending: asyncio.Task[None] | None = None
+        self._up = asyncio.Event()
+        self._given_up: ChasquiError | None = None
+
+    async def open(self) -> Pipe:
+        pipe = await self._dial()
+        self._adopt(pipe)
+        return pipe
+
+    async def up(self) -> Pipe:
+        """The pipe, waiting for it while it is being mended."""
+        while self.pipe is None:
+            if self._given_up is not None:
+                raise self._given_up
+            await self._up.wait()
+        return self.pipe
+
+    async def ask(self, *command: Arg) -> Any:
+        """One command, one reply. Raises what the reply says, or that the answer was lost."""
+        data = pack(*command)
+        reply = await self._ask(data)
+        if isinstance(reply, Exception) and classify(reply) is Fault.SCRIPT:
+            # The server has forgotten the script: it was restarted, failed over or flushed.
+            await self._ask(pack("SCRIPT", "LOAD", lua.BY_SHA[str(command[1])]))
+            reply = await self._ask(data)
+        if isinstance(reply, Exception):
+            raise as_error(reply, str(command[0]))
+        return reply
+
+    async def run(self, script: str, keys: Sequence[Arg], args: Sequence[Arg] = ()) -> Any:
+        return await self.ask(*lua.call(script, keys, args))
+
+    async def close(self) -> None:
+        self._closing = True
+        if self._mending is not None:
+            self._mending.cancel()
+            await asyncio.wait([self._mending])
+        if self.pipe is not None:
+            self.pipe.close()
+
+    # -- inside --------------------------------------------------------------------------------
+
+    async def _ask(self, data: bytes) -> Any:
+        limit_ms = self._dialer.options.timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                pipe = await self.up()
+        except TimeoutError:
+            raise StoreUnavailableError(
+                f"Redis at {self._dialer.address} has been away for {limit_ms} ms"
+            ) from None
+        try:
+            return (await pipe.ask(data))[0]
+        except ConnectionError:
+            raise StoreUnavailableError(
+                f"the connection to {self._dialer.address} broke before the answer came"
+            ) from None
+
+    async def _dial(self) -> Pipe:
+        pipe = await self._dialer.dial(self._extra_reply_ms)
+        if self._prepare is not None:
+            try:
+                await self._prepare(pipe)
+            except BaseException:
+                pipe.close()
+                raise
+        return pipe
+
+    def _adopt(self, pipe: Pipe) -> None:
+        if pipe.closed:  # it broke between its last answer and now
+            self._broken()
+            return
+        pipe.on_closed = self._broken
+        self.pipe = pipe
+        self._up.set()
+        self.on_up()
+
+    def _broken(self) -> None:
+        self.pipe = None
+        self._up.clear()
+        if not self._closing and (self._mending is None or self._mending.done()):
+            self._mending = asyncio.get_running_loop().create_task(self._mend())
+
+    async def _mend(self) -> None:
+        options = self._dialer.options
+        pause_ms = options.retry_ms
+        tries = 0
+        while True:
+            try:
+                pipe = await self._dial()
+            except (ChasquiError, OSError) as error:
+                tries += 1
+                log.warning("reconnecting to %s: %s", self._dialer.address, error)
+                if options.max_retries is not None and tries >= options.max_retries:
+                    self._give_up(error)
+                    return
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(pause_ms * 2, options.max_retry_ms)
+                continue
+            self.reconnects += 1
+            self._mending = None  # `_adopt` may find the new pipe broken already
+            self._adopt(pipe)
+            return
+
+    def _give_up(self, error: Exception) -> None:
+        self._given_up = StoreUnavailableError(
+            f"gave up on {self._dialer.address} after {self._dialer.options.max_retries} tries: "
+            f"{error}"
+        )
+        self._up.set()
+        self.on_given_up(self._given_up)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _ignore(error: ChasquiError) -> None:
+    pass

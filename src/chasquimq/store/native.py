@@ -1,0 +1,56 @@
+"""Redis >= 8.6.2: XADD with IDMP, XREADGROUP with CLAIM, XACKDEL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from chasquimq.config import DialectName, StreamOptions
+from chasquimq.store.resp import Command, bulk, bulks, pack
+from chasquimq.wire import Keys
+
+
+class Native:
+    name: DialectName = "native"
+    safe_to_resend = True
+
+    def __init__(self, keys: Keys, *, group: str, producer_id: bytes, trim: int) -> None:
+        self._keys = keys
+        self._producer_id = producer_id
+        # Callers' ids live under a producer id of their own, so that ordinary adds, each of
+        # which is remembered too, cannot push them out of the server's memory.
+        self._own_producer_id = producer_id + b":own"
+        self._trim = (b"MAXLEN", b"~", b"%d" % trim) if trim else ()
+        trimmed = bulks(self._trim)
+        words = 6 + len(self._trim)
+        front = b"$4\r\nXADD\r\n%b$4\r\nIDMP\r\n%b$26\r\n"
+        front %= (bulk(keys.stream), bulk(producer_id))
+        self._unnamed = b"*%d\r\n%b" % (words + 2, front)
+        self._named = b"*%d\r\n%b" % (words + 4, front)
+        self._after_id = b"\r\n%b$1\r\n*\r\n$1\r\nd\r\n$" % trimmed
+        self._ack = b"$7\r\nXACKDEL\r\n%b%b$3\r\nIDS\r\n" % (bulk(keys.stream), bulk(group))
+
+    def idmp_max_size(self, options: StreamOptions) -> int:
+        return options.idmp_max_size
+
+    def add_front(self, job_id: bytes, named: bool) -> bytes:
+        return b"%b%b%b" % (self._named if named else self._unnamed, job_id, self._after_id)
+
+    def add_own(self, job_id: bytes, fields: Sequence[bytes], marker_s: int) -> bytes:
+        who = (b"IDMP", self._own_producer_id, job_id)
+        return pack(b"XADD", self._keys.stream, *who, *self._trim, b"*", *fields)
+
+    def claim(self, group: str, consumer: str, idle_ms: int, count: int) -> Command:
+        # Never with BLOCK: a blocked claim that outlives a frozen server takes live entries.
+        who = ("XREADGROUP", "GROUP", group, consumer, "COUNT", count, "CLAIM", idle_ms)
+        return (*who, "STREAMS", self._keys.stream, ">")
+
+    def claimed(self, reply: Any) -> list[Any]:
+        return list(reply[0][1]) if reply else []
+
+    def ack(self, ids: Sequence[bytes]) -> bytes:
+        count = len(ids)
+        return b"*%d\r\n%b%b%b" % (5 + count, self._ack, bulk(count), bulks(ids))
+
+    def acked(self, reply: Any) -> int:
+        return sum(1 for code in reply if code >= 1)

@@ -1,0 +1,162 @@
+"""One pipelined connection: bytes out, replies in, in order. It knows nothing of jobs.
+
+A flight is one write and the replies it waits for. Its owner hears of it exactly once: either
+`landed(replies)` with all of them, or `lost(replies)` with those that came before the
+connection broke: for the rest nobody knows whether the server acted.
+
+`asyncio.Protocol` with `hiredis.Reader` instead of redis-py's pipeline: four to five times as
+fast in bulk, and an in-order pipeline whose unanswered tail is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import hiredis
+
+from chasquimq import lua
+from chasquimq.store.resp import pack
+
+Replies = list[Any]
+Landed = Callable[[Replies], None]
+Lost = Callable[[Replies], None]
+
+
+class Flight:
+    __slots__ = ("count", "landed", "lost", "replies", "sent_at")
+
+    def __init__(self, count: int, landed: Landed, lost: Lost, sent_at: float) -> None:
+        self.count = count
+        self.landed = landed
+        self.lost = lost
+        self.sent_at = sent_at
+        self.replies: Replies = []
+
+
+class Pipe(asyncio.Protocol):
+    def __init__(self, buffer_bytes: int, reply_s: float) -> None:
+        self.full = False  # the socket takes no more for now: do not write
+        self.closed = False
+        self.on_drained: Callable[[], None] = _nothing
+        self.on_closed: Callable[[], None] = _nothing
+        self.on_push: Callable[[Any], None] | None = None  # replies nobody waits for (subscribe)
+        self.reply_s = reply_s
+        self._buffer_bytes = buffer_bytes
+        self._reader = hiredis.Reader()
+        self._flights: deque[Flight] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._watch: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+
+    @property
+    def idle(self) -> bool:
+        return not self._flights
+
+    def send(self, data: bytes, count: int, landed: Landed, lost: Lost) -> None:
+        """Write commands that yield `count` replies."""
+        if self.closed or self._transport is None:
+            lost([])
+            return
+        self._flights.append(Flight(count, landed, lost, self._loop.time()))
+        if self._watch is None:
+            self._watch = self._loop.call_later(self.reply_s, self._check)
+        self._transport.write(data)
+
+    async def ask(self, data: bytes, count: int = 1) -> Replies:
+        """Write and wait. Raises ConnectionError when the connection breaks first."""
+        future: asyncio.Future[Replies] = self._loop.create_future()
+
+        def landed(replies: Replies) -> None:
+            if not future.done():
+                future.set_result(replies)
+
+        def lost(replies: Replies) -> None:
+            if not future.done():
+                future.set_exception(ConnectionError("the connection to Redis broke"))
+
+        self.send(data, count, landed, lost)
+        return await future
+
+    def load(self, scripts: Sequence[str]) -> None:
+        """Have the server learn scripts, ahead of whatever is sent next."""
+        loads = b"".join([pack("SCRIPT", "LOAD", lua.SOURCES[name]) for name in scripts])
+        self.send(loads, len(scripts), _ignore, _ignore)
+
+    def close(self) -> None:
+        """Drop the connection; what is still in flight is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end()
+
+    # -- called by the event loop ------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=self._buffer_bytes)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family != getattr(socket, "AF_UNIX", None):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def data_received(self, data: bytes) -> None:
+        reader, flights = self._reader, self._flights
+        try:
+            reader.feed(data)
+            while (reply := reader.gets()) is not False:
+                if not flights:
+                    if self.on_push is not None:
+                        self.on_push(reply)
+                    continue
+                flight = flights[0]
+                flight.replies.append(reply)
+                if len(flight.replies) == flight.count:
+                    flights.popleft()
+                    flight.landed(flight.replies)
+        except hiredis.HiredisError:
+            self.close()  # not the protocol we speak: nothing after this can be trusted
+
+    def pause_writing(self) -> None:
+        self.full = True
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self.on_drained()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Half-open connections never say goodbye: give up on a reply that is long overdue."""
+        self._watch = None
+        if self.closed or not self._flights:
+            return
+        left = self._flights[0].sent_at + self.reply_s - self._loop.time()
+        if left <= 0:
+            self.close()
+        else:
+            self._watch = self._loop.call_later(left, self._check)
+
+    def _end(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self._watch is not None:
+            self._watch.cancel()
+        flights, self._flights = self._flights, deque()
+        for flight in flights:
+            flight.lost(flight.replies)
+        self.on_closed()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _ignore(replies: Replies) -> None:
+    pass

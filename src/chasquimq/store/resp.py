@@ -1,0 +1,30 @@
+"""Commands as bytes: what goes over a connection, written once and sent as it is.
+
+*<number of arguments>\\r\\n  then for each  $<length>\\r\\n<bytes>\\r\\n
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Arg = bytes | str | int
+Command = tuple[Arg, ...]
+
+
+def raw(arg: Arg) -> bytes:
+    if isinstance(arg, bytes):
+        return arg
+    return arg.encode() if isinstance(arg, str) else b"%d" % arg
+
+
+def bulk(arg: Arg) -> bytes:
+    data = raw(arg)
+    return b"$%d\r\n%b\r\n" % (len(data), data)
+
+
+def bulks(args: Iterable[bytes]) -> bytes:
+    return b"".join([b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in args])
+
+
+def pack(*args: Arg) -> bytes:
+    return b"*%d\r\n" % len(args) + bulks([raw(arg) for arg in args])
