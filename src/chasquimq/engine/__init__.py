@@ -1,0 +1,1 @@
+"""The loops, one per file. `consumer.py` is the wiring diagram."""

@@ -1,0 +1,123 @@
+"""What a caller asked for, checked and made precise before anything is sent. Pure.
+
+A draft is a job that can be sent: its parts are encoded and within the limits, its time is
+settled. Everything wrong with it has been said by then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from chasquimq import wire
+from chasquimq.config import MAX_MS, U32, ProducerOptions
+from chasquimq.errors import ConfigError, PayloadTooLargeError
+from chasquimq.job import BackoffSpec, RetryOverride
+from chasquimq.store import Due
+
+Delay = int | float | datetime | timedelta | None
+Backoff = int | BackoffSpec | Mapping[str, Any] | None
+
+_ENVELOPE_BYTES = 64  # about what an envelope adds to its payload, id apart
+
+
+class Draft(NamedTuple):
+    name: bytes
+    payload: bytes
+    own_id: bytes | None = None  # chosen by the caller; else one is minted
+    retry: RetryOverride | None = None
+    due: Due | None = None
+    delay_ms: int = 0
+
+
+def draft(
+    name: str | None,
+    data: Any,
+    now_ms: int,
+    options: ProducerOptions,
+    *,
+    delay_ms: Delay = None,
+    delay: Delay = None,
+    attempts: int | None = None,
+    backoff: Backoff = None,
+    job_id: str | None = None,
+) -> Draft:
+    raw_name = wire.check_name(name) if name else b""
+    own_id = None if job_id is None else wire.check_job_id(job_id)
+    retry = None
+    if attempts is not None or backoff is not None:
+        retry = RetryOverride(_attempts(attempts), read_backoff(backoff))
+    payload = wire.encode(data)
+    size = len(payload) + _ENVELOPE_BYTES + len(own_id or b"")
+    if size > options.max_payload_bytes:
+        raise PayloadTooLargeError(size, options.max_payload_bytes)
+    if delay_ms is None and delay is None:
+        return Draft(raw_name, payload, own_id, retry)
+    due, wait_ms = read_delay(delay_ms, delay, now_ms)
+    limit_s = options.max_delay_secs
+    if limit_s and wait_ms // 1000 > limit_s:
+        raise ConfigError(
+            f"a delay of {wait_ms // 1000} s exceeds max_delay_secs ({limit_s}); "
+            "raise it on the Queue (0 means no limit), or schedule the job later"
+        )
+    return Draft(raw_name, payload, own_id, retry, due if wait_ms > 0 else None, wait_ms)
+
+
+def read_delay(delay_ms: Delay, delay: Delay, now_ms: int) -> tuple[Due, int]:
+    """When to run, and how many ms from now that is (0 or less: at once)."""
+    if delay_ms is not None and delay is not None:
+        raise ConfigError("give delay_ms or delay, not both")
+    value = delay_ms if delay_ms is not None else delay
+    if isinstance(value, datetime):
+        return _at(value, now_ms)
+    if isinstance(value, timedelta):
+        wait_ms = value // timedelta(milliseconds=1)
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise _KindError(
+            f"a delay is a number of ms, a timedelta or a datetime, got {type(value).__name__}"
+        )
+    elif not math.isfinite(value):
+        raise ConfigError(f"a delay must be finite, got {value}")
+    else:
+        wait_ms = int(value)
+    if wait_ms < 0:
+        raise ConfigError(f"a delay must not be negative, got {wait_ms} ms")
+    if wait_ms > MAX_MS - now_ms:
+        raise ConfigError(f"a delay of {wait_ms} ms lies beyond what Redis can count exactly")
+    return Due(wait_ms), wait_ms
+
+
+class _KindError(ConfigError, TypeError):
+    pass
+
+
+def _at(moment: datetime, now_ms: int) -> tuple[Due, int]:
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    at_ms = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    if at_ms < 0:
+        raise ConfigError(f"a job cannot run before 1970: {moment.isoformat()}")
+    return Due(at_ms, absolute=True), at_ms - now_ms
+
+
+def _attempts(attempts: int | None) -> int | None:
+    if attempts is None:
+        return None
+    if not isinstance(attempts, int) or not 0 <= attempts <= U32:
+        raise ConfigError(f"attempts must be a whole number from 0 to {U32}, got {attempts!r}")
+    return int(attempts)
+
+
+def read_backoff(backoff: Backoff) -> BackoffSpec | None:
+    """An int is a fixed delay in ms, a dict has the names of a BackoffSpec."""
+    if backoff is None or isinstance(backoff, BackoffSpec):
+        return backoff
+    if isinstance(backoff, bool) or not isinstance(backoff, int | Mapping):
+        raise _KindError(
+            f"backoff is a number of ms, a BackoffSpec or a dict, got {type(backoff).__name__}"
+        )
+    return (
+        BackoffSpec.fixed(backoff) if isinstance(backoff, int) else BackoffSpec.from_dict(backoff)
+    )

@@ -1,0 +1,169 @@
+"""What this worker holds: every delivery from the read to the ack's reply, and a bound on it.
+
+    read --> queue (not started) --> running --> acked, retried or buried --> released
+             `------------------------- ids --------------------------------'
+
+The set of ids is updated per batch, never per job. How far to read ahead follows from time: as
+many as are started in ten milliseconds, so that fast handlers never wait for Redis and slow
+ones do not sit on jobs that another worker could run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable
+
+from chasquimq.store import Row
+
+AHEAD_S = 0.010
+MAX_AHEAD = 256
+UNACKED = 256  # finished, but Redis has not yet answered
+MEASURE_S = 0.002
+
+
+class Holdings:
+    def __init__(self, concurrency: int) -> None:
+        self.queue: deque[Row] = deque()
+        self.ids: set[bytes] = set()
+        self.closed = False
+        self.resting = 0  # workers that yielded a whole turn; while there are any, wake no more
+        self.refused = 0  # deliveries of what we already hold
+        self.hungry = False  # the reader waits for room
+        self.low = 0  # the queue length at which it is worth a look
+        self._concurrency = concurrency
+        self._ahead = 2 * concurrency
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._waking = False
+        self._room: asyncio.Future[None] | None = None
+        self._taken = 0
+        self._started = 0
+        self._measured_at = 0.0
+        self._suspect: bytes | None = None
+        self._cleared: asyncio.Future[None] | None = None
+
+    # -- the reader's side -------------------------------------------------------------------
+
+    def room(self) -> int:
+        """How many more deliveries are welcome now."""
+        wanted = len(self._idle) + self._ahead - len(self.queue)
+        return min(wanted, self._concurrency + self._ahead + UNACKED - len(self.ids))
+
+    async def wait_for_room(self, batch: int) -> int:
+        """Wait until a read is worth its round trip: half of what we want, or all is started."""
+        while not (room := self._worthwhile()) and not self.closed:
+            self._room = asyncio.get_running_loop().create_future()
+            self.hungry = True
+            try:
+                await self._room
+            finally:
+                self.hungry = False
+        return min(room, batch)
+
+    def take(self, rows: Iterable[Row]) -> None:
+        """Queue deliveries, except those we hold already: they are running here."""
+        rows = list(rows)
+        ids = [row[0] for row in rows]
+        if not self.ids.isdisjoint(ids):
+            rows = [row for row in rows if row[0] not in self.ids]
+            self.refused += len(ids) - len(rows)
+            ids = [row[0] for row in rows]
+        self._measure()
+        self.ids.update(ids)
+        self.queue.extend(rows)
+        self._taken += len(ids)
+        self.wake()
+
+    async def take_suspect(self, row: Row) -> None:
+        """Run this one next, and wait until it is settled."""
+        if row[0] in self.ids:
+            self.refused += 1
+            return
+        self.ids.add(row[0])
+        self.queue.appendleft(row)
+        self._taken += 1
+        self._suspect = row[0]
+        self._cleared = asyncio.get_running_loop().create_future()
+        self.wake()
+        await self._cleared
+
+    def drop(self, lost: Iterable[bytes]) -> None:
+        """Forget deliveries that another consumer has taken over, started or not."""
+        gone = self.ids.intersection(lost)
+        if gone:
+            self.queue = deque(row for row in self.queue if row[0] not in gone)
+            self.release(gone)
+
+    def close(self) -> list[Row]:
+        """Start nothing more; answers what was queued and not started, still held."""
+        self.closed = True
+        left = list(self.queue)
+        self.queue.clear()
+        self.feed()
+        for future in self._idle:
+            if not future.done():
+                future.set_result(None)
+        self._idle.clear()
+        return left
+
+    # -- the workers' side -------------------------------------------------------------------
+
+    async def idle(self) -> None:
+        """Wait for something to do."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._idle.append(future)
+        if self.hungry:
+            self.feed()
+        try:
+            await future
+        finally:
+            self._waking = False
+
+    def wake(self) -> None:
+        """Wake one worker; it wakes the next if there is more. Handlers that never suspend
+        are thus run by one worker, without a switch between jobs."""
+        if self.queue and self._idle and not self._waking and not self.resting:
+            self._waking = True
+            future = self._idle.popleft()
+            if not future.done():
+                future.set_result(None)
+            else:
+                self._waking = False
+
+    def feed(self) -> None:
+        """Wake the reader if it waits and a read is worth it."""
+        room = self._room
+        if room is not None and not room.done() and (self.closed or self._worthwhile()):
+            room.set_result(None)
+
+    # -- the settler's side ------------------------------------------------------------------
+
+    def release(self, ids: Iterable[bytes]) -> None:
+        self.ids.difference_update(ids)
+        if self._suspect is not None and self._suspect not in self.ids:
+            self._suspect = None
+            if self._cleared is not None and not self._cleared.done():
+                self._cleared.set_result(None)
+        if self.hungry:
+            self.feed()
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _worthwhile(self) -> int:
+        room = self.room()
+        target = len(self._idle) + self._ahead
+        worth = room > 0 and (2 * room >= target or not self.queue)
+        return room if worth else 0
+
+    def _measure(self) -> None:
+        now = time.perf_counter()
+        elapsed = now - self._measured_at
+        if elapsed < MEASURE_S:
+            return
+        started = self._taken - len(self.queue)
+        if self._measured_at:
+            rate = (started - self._started) / elapsed
+            self._ahead = min(MAX_AHEAD, int(rate * AHEAD_S))
+        self._started, self._measured_at = started, now
+        self.low = self._ahead // 2

@@ -1,0 +1,99 @@
+"""Keep what we hold ours: renew it each third of the lease, from a thread of its own.
+
+A thread, because a handler may keep the event loop busy for longer than the lease; with an
+event loop of its own, so that the connection is the same kind as everywhere else.
+
+Claiming from others is allowed only while our own renewals have been without a gap for a whole
+lease: after an outage every consumer's entries look abandoned, and whoever claims first would
+run what others are still running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from chasquimq.errors import ChasquiError
+from chasquimq.flow.pause import pause
+from chasquimq.store import Jobs, Link, Store
+
+log = logging.getLogger(__name__)
+
+CHUNK = 2_000
+
+
+class Lease:
+    def __init__(
+        self,
+        store: Store,
+        jobs: Jobs,
+        lease_ms: int,
+        held: Callable[[], list[bytes]],
+        lost: Callable[[list[bytes]], None],
+    ) -> None:
+        self.renewed_at = time.monotonic()
+        self.steady_since: float | None = None
+        self._dialer = store.dialer.impatient(max(lease_ms // 3, 1))
+        self._jobs = jobs
+        self._lease_s = lease_ms / 1000
+        self._held = held
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._ending = False
+        self._end: Callable[[], object] = _nothing  # ends the thread's wait, from this one
+        self._thread = threading.Thread(target=self._run, name="chasqui-lease", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self._ending = True
+        self._end()
+        await asyncio.to_thread(self._thread.join)
+
+    def steady(self) -> bool:
+        """Whether our renewals have been without a gap for a whole lease."""
+        since, now = self.steady_since, time.monotonic()
+        if since is None or now - self.renewed_at > self._lease_s:
+            return False
+        return now - since >= self._lease_s
+
+    def _run(self) -> None:
+        asyncio.run(self._renew_until_stopped())
+
+    async def _renew_until_stopped(self) -> None:
+        link = Link(self._dialer)
+        ended = asyncio.Event()
+        self._end = partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set)
+        opened = False
+        while not self._ending:
+            try:
+                if not opened:
+                    await link.open()
+                    opened = True
+                await self._renew(link)
+            except (ChasquiError, OSError) as error:
+                self.steady_since = None
+                log.warning("renewing leases failed, trying again: %s", error)
+            await pause(ended, self._lease_s / 3)
+        await link.close()
+
+    async def _renew(self, link: Link) -> None:
+        began = time.monotonic()
+        ids = self._held()
+        lost: list[bytes] = []
+        for at in range(0, max(len(ids), 1), CHUNK):
+            lost += await self._jobs.renew(link, ids[at : at + CHUNK])
+        if self.steady_since is None or began - self.renewed_at > self._lease_s:
+            self.steady_since = began
+        self.renewed_at = began
+        if lost:
+            self._loop.call_soon_threadsafe(self._lost, lost)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,341 @@
+"""Send drafts to Redis: what one turn of the loop brings goes out in one write.
+
+1. admission: is there room? (the stream's length rides along with every write);
+2. a draft becomes a command, commands wait in line, the line is written in chunks, never more
+   un-answered than the server remembers ids for;
+3. answers settle orders. A connection that breaks: what the server would recognise is sent
+   again, for the rest nobody knows, and the caller is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from chasquimq import wire
+from chasquimq.config import ProducerOptions
+from chasquimq.engine.draft import Draft
+from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError, UnconfirmedError
+from chasquimq.job import Envelope
+from chasquimq.policy.admission import fits
+from chasquimq.store import Store, build, open_stream
+from chasquimq.store.fault import Fault, as_error, classify
+from chasquimq.store.resp import pack
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 0.1
+GOODBYE_S = 5.0
+PORTABLE_WINDOW = 5_000
+SCRIPTS = ("schedule", "add_once")
+PLAIN = frozenset((bytes, int))  # the types of answers that are no errors
+
+
+class Order:
+    """One add, or one bulk: resolved when each of its jobs has an outcome (None: accepted)."""
+
+    __slots__ = ("future", "left", "outcomes")
+
+    def __init__(self, count: int) -> None:
+        self.outcomes: list[ChasquiError | None] = [None] * count
+        self.left = count
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, count: int) -> None:
+        self.left -= count
+        if self.left == 0 and not self.future.done():
+            self.future.set_result(None)
+
+    def fail(self, index: int, error: ChasquiError) -> None:
+        self.outcomes[index] = error
+        self.settle(1)
+
+
+class Parcel:
+    """A few commands of one order that share their fate when the connection breaks."""
+
+    __slots__ = ("commands", "first", "order", "safe")
+
+    def __init__(self, order: Order, first: int, commands: list[bytes], safe: bool) -> None:
+        self.order = order
+        self.first = first  # the place of its first command in the order
+        self.commands = commands
+        self.safe = safe  # sent twice, it comes in once
+
+    def split(self) -> list[Parcel]:
+        return [
+            Parcel(self.order, self.first + place, [command], self.safe)
+            for place, command in enumerate(self.commands)
+        ]
+
+
+class Producer:
+    """Belongs to the event loop that opened it."""
+
+    def __init__(self, store: Store, options: ProducerOptions) -> None:
+        self.producer_id = str(uuid.uuid4())
+        self._store = store
+        self._options = options
+        self._dialect = build(
+            store.dialect_name,
+            store.keys,
+            producer_id=self.producer_id.encode(),
+            trim=options.max_stream_len if options.on_full == "trim" else 0,
+        )
+        self._mint = wire.Mint()
+        self._names: dict[bytes, bytes] = {b"": b"\r\n"}
+        self._line: deque[Parcel] = deque()
+        self._orders: set[Order] = set()
+        self._window = PORTABLE_WINDOW
+        self._unanswered = 0
+        self._depth = 0  # the stream's length as Redis last told it
+        self._sent = 0  # jobs sent since
+        self._xlen = pack("XLEN", store.keys.stream)
+        self._scheduled = False
+        self._closing = False
+        self._loop = asyncio.get_running_loop()
+        self._pausing: asyncio.TimerHandle | None = None
+        self.link = store.new_link()
+        self.link.on_up = self._up
+        self.link.on_given_up = self._given_up
+
+    async def open(self) -> None:
+        remembered = await open_stream(
+            self._store.link, self._store.keys, self._dialect, self._options.stream
+        )
+        if remembered:
+            self._window = max(remembered // 2, 1)
+        self._depth = await self._store.link.ask("XLEN", self._store.keys.stream)
+        await self.link.open()
+
+    async def close(self) -> None:
+        """Wait for what is on its way, then hang up."""
+        self._closing = True
+        waiting = [order.future for order in self._orders]
+        if waiting:
+            await asyncio.wait(waiting, timeout=GOODBYE_S)
+        self._abandon(ShutdownError("the queue was closed before this job was sent"))
+        await self.link.close()
+
+    async def add(self, drafts: Sequence[Draft], now_ms: int) -> tuple[list[str], Order]:
+        """Send drafts as one order; answers their ids and what became of them."""
+        if self._closing:
+            raise ShutdownError("the queue is closed")
+        immediate = sum(1 for draft in drafts if draft.due is None)
+        if immediate and not fits(self._depth, self._sent, immediate, self._options.max_stream_len):
+            await self._admit(immediate)
+        order = Order(len(drafts))
+        self._orders.add(order)
+        try:
+            ids = self._enqueue(order, drafts, now_ms)
+            await order.future
+        finally:
+            self._orders.discard(order)
+        return ids, order
+
+    # -- admission -------------------------------------------------------------------------------
+
+    async def _admit(self, wanted: int) -> None:
+        limit, mode = self._options.max_stream_len, self._options.on_full
+        if mode == "trim":
+            return
+        pause_s = 0.02
+        while True:
+            # Our figure may be old: others drain the queue. Ask before refusing.
+            self._depth, self._sent = (
+                await self._store.link.ask("XLEN", self._store.keys.stream),
+                self._unanswered,
+            )
+            if fits(self._depth, self._sent, wanted, limit):
+                return
+            if mode == "raise" or wanted > limit:
+                raise QueueFullError(
+                    f"queue {self._store.keys.queue!r} holds {self._depth} jobs of at most "
+                    f"{limit}; {wanted} more were refused. Add workers, raise max_stream_len, "
+                    "or wait with on_full='wait'"
+                )
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, 0.5)
+
+    # -- drafts become commands --------------------------------------------------------------------
+
+    def _enqueue(self, order: Order, drafts: Sequence[Draft], now_ms: int) -> list[str]:
+        chunk = self._options.chunk
+        minted = self._mint.many(now_ms, len(drafts)) if len(drafts) > 1 else None
+        tail = b"\xcf%b\x00" % now_ms.to_bytes(8, "big")
+        ids: list[str] = []
+        commands: list[bytes] = []
+        safe = True
+        for place, draft in enumerate(drafts):
+            job_id = draft.own_id or (minted[place] if minted else self._mint.one(now_ms))
+            ids.append(job_id.decode())
+            if draft.own_id is None and draft.retry is None and draft.due is None:
+                command, its_safe = self._plain(job_id, draft, tail), self._dialect.safe_to_resend
+            else:
+                command, its_safe = self._special(job_id, draft, now_ms)
+            if commands and (its_safe is not safe or len(commands) == chunk):
+                self._push(Parcel(order, place - len(commands), commands, safe))
+                commands = []
+            safe = its_safe
+            commands.append(command)
+        self._push(Parcel(order, len(drafts) - len(commands), commands, safe))
+        return ids
+
+    def _plain(self, job_id: bytes, draft: Draft, tail: bytes) -> bytes:
+        """The usual add, filled into a template: a minted id of 26 bytes, run now, once more
+        only as the worker says."""
+        payload = draft.payload
+        envelope = b"\x94\xba%b%b%b%b" % (job_id, wire.bin_header(len(payload)), payload, tail)
+        name = self._names.get(draft.name) or self._name(draft.name)
+        front = self._dialect.add_front(job_id, bool(draft.name))
+        return b"%b%d\r\n%b%b" % (front, len(envelope), envelope, name)
+
+    def _special(self, job_id: bytes, draft: Draft, now_ms: int) -> tuple[bytes, bool]:
+        text_id = job_id.decode()
+        envelope = wire.pack_envelope(Envelope(text_id, draft.payload, now_ms, 0, draft.retry))
+        delayed, own = self._store.delayed, draft.own_id is not None
+        if draft.due is not None:
+            member = wire.join_member(draft.name, envelope)
+            if own:
+                return delayed.schedule_once(draft.due, member, text_id, draft.delay_ms), True
+            # A second send could find the first one already promoted, and double it.
+            return delayed.schedule(draft.due, member), False
+        fields = wire.join_entry(envelope, draft.name)
+        if own:
+            lives_s = self._options.stream.idmp_duration_s
+            return self._dialect.add_own(job_id, fields, lives_s), True
+        name = self._names.get(draft.name) or self._name(draft.name)
+        front = self._dialect.add_front(job_id, bool(draft.name))
+        command = b"%b%d\r\n%b%b" % (front, len(envelope), envelope, name)
+        return command, self._dialect.safe_to_resend
+
+    def _name(self, name: bytes) -> bytes:
+        """What follows the envelope in a plain add."""
+        if len(self._names) > 1000:
+            self._names = {b"": b"\r\n"}
+        part = self._names[name] = b"\r\n$1\r\nn\r\n$%d\r\n%b\r\n" % (len(name), name)
+        return part
+
+    # -- the line goes out -----------------------------------------------------------------------
+
+    def _push(self, parcel: Parcel) -> None:
+        pipe = self.link.pipe
+        self._line.append(parcel)
+        if pipe is not None and pipe.idle and len(self._line) == 1:
+            self._flush()  # nobody to share a write with: do not wait for the turn to end
+        elif len(parcel.commands) >= self._options.chunk:
+            self._flush()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        line, chunk = self._line, self._options.chunk
+        while line:
+            pipe = self.link.pipe
+            if pipe is None or pipe.full or self._pausing is not None:
+                return  # `_up`, `_drained`, an answer or the end of the pause come back here
+            parcels: list[Parcel] = []
+            count = 0
+            while line and (not parcels or count + len(line[0].commands) <= chunk):
+                if self._unanswered and self._unanswered + len(line[0].commands) > self._window:
+                    break
+                parcel = line.popleft()
+                parcels.append(parcel)
+                count += len(parcel.commands)
+                self._unanswered += len(parcel.commands)
+            if not parcels:
+                return
+            self._sent += count
+            data = b"".join([command for parcel in parcels for command in parcel.commands])
+            landed, lost = partial(self._landed, parcels), partial(self._lost, parcels)
+            pipe.send(data + self._xlen, count + 1, landed, lost)
+
+    def _up(self) -> None:
+        pipe = self.link.pipe
+        assert pipe is not None
+        pipe.on_drained = self._flush
+        self._flush()
+
+    # -- answers come back -----------------------------------------------------------------------
+
+    def _landed(self, parcels: list[Parcel], replies: list[Any]) -> None:
+        depth = replies.pop()
+        self._unanswered -= len(replies)
+        if isinstance(depth, int):
+            self._depth, self._sent = depth, self._unanswered
+        if set(map(type, replies)) <= PLAIN:
+            for parcel in parcels:
+                parcel.order.settle(len(parcel.commands))
+        else:
+            self._sort_out(parcels, replies)
+        if self._line:
+            self._flush()
+
+    def _sort_out(self, parcels: list[Parcel], replies: list[Any]) -> None:
+        """Some were refused: for good, or only for now."""
+        again: list[Parcel] = []
+        single = [one for parcel in parcels for one in parcel.split()]
+        for parcel, reply in zip(single, replies, strict=True):
+            if not isinstance(reply, Exception):
+                parcel.order.settle(1)
+                continue
+            fault = classify(reply)
+            if fault in (Fault.AWAY, Fault.SCRIPT) and not self._closing:
+                again.append(parcel)  # an error is an answer: it is not in, so it may go again
+                self._pause(fault)
+            else:
+                parcel.order.fail(parcel.first, as_error(reply, "add"))
+        self._line.extendleft(reversed(again))
+
+    def _lost(self, parcels: list[Parcel], replies: list[Any]) -> None:
+        """The connection broke: what was answered counts, what is safe goes again."""
+        total = sum(len(parcel.commands) for parcel in parcels)
+        self._unanswered -= total
+        answered = replies[:total]
+        single = [one for parcel in parcels for one in parcel.split()]
+        silent = single[len(answered) :]
+        for parcel in silent:
+            if not parcel.safe or self._closing:
+                parcel.order.fail(parcel.first, _unconfirmed())
+        self._line.extendleft(reversed([one for one in silent if one.safe and not self._closing]))
+        if answered:
+            self._sort_out(single[: len(answered)], answered)
+
+    def _pause(self, fault: Fault) -> None:
+        pipe = self.link.pipe
+        if fault is Fault.SCRIPT and pipe is not None:
+            pipe.load(SCRIPTS)
+        elif self._pausing is None:
+            self._pausing = self._loop.call_later(AGAIN_S, self._resume)
+
+    def _resume(self) -> None:
+        self._pausing = None
+        self._flush()
+
+    def _given_up(self, error: ChasquiError) -> None:
+        self._abandon(error)
+
+    def _abandon(self, error: ChasquiError) -> None:
+        while self._line:
+            parcel = self._line.popleft()
+            for place in range(len(parcel.commands)):
+                parcel.order.fail(parcel.first + place, error)
+
+
+def _unconfirmed() -> UnconfirmedError:
+    return UnconfirmedError(
+        "the connection broke before the answer came: the job may be in, or not. "
+        "Give a job_id to make adding it again safe"
+    )
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,77 @@
+"""Move delayed jobs to the stream when they are due, on one process at a time.
+
+1. one script call acquires or renews the lock and moves what is due;
+2. sleep until the next job is due, at most the poll interval (other programs send no wake-up);
+3. a message on the wake channel ends the sleep: something earlier was put in front.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from chasquimq.config import PromoteOptions
+from chasquimq.errors import StoreError
+from chasquimq.flow.leader import lead
+from chasquimq.happening import Announce, Promoted
+from chasquimq.store import Store
+from chasquimq.store.pipe import Pipe
+from chasquimq.store.resp import pack
+
+log = logging.getLogger(__name__)
+
+
+class Promoter:
+    def __init__(
+        self, store: Store, holder: str, announce: Announce, options: PromoteOptions
+    ) -> None:
+        self.leads = False
+        self._store = store
+        self._holder = holder
+        self._announce = announce
+        self._options = options
+        self._nudge = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        ear = self._store.new_link(prepare=self._subscribe)
+        ear.on_up = self._nudge.set
+        try:
+            await ear.open()
+        except StoreError as error:
+            log.warning("no wake-ups (%s); delayed jobs may start a poll interval late", error)
+        try:
+            await lead(self.tick, self._options.poll_ms / 1000, self._nudge, self._stop)
+        finally:
+            await ear.close()
+        try:
+            await self._store.delayed.release(self._holder)
+        except StoreError as error:
+            log.info("the promoter's lock was left to expire: %s", error)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._nudge.set()
+
+    async def tick(self) -> float:
+        """Promote once; answers how many seconds to wait."""
+        options = self._options
+        done = await self._store.delayed.promote(self._holder, options.lock_ttl_s, options.batch)
+        self.leads = done.leads
+        if done.unreadable:
+            log.error("%d delayed members were unreadable; they are in the DLQ", done.unreadable)
+        for job_id, name in done.moved:
+            self._announce(Promoted(job_id, name))
+        if not done.leads or done.wait_ms is None:
+            return options.poll_ms / 1000
+        return done.wait_ms / 1000
+
+    async def _subscribe(self, pipe: Pipe) -> None:
+        reply = (await pipe.ask(pack("SUBSCRIBE", self._store.keys.wake)))[0]
+        if isinstance(reply, Exception):
+            raise StoreError(f"cannot subscribe to wake-ups: {reply}")
+        pipe.on_push = self._woken
+
+    def _woken(self, message: Any) -> None:
+        self._nudge.set()

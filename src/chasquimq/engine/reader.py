@@ -1,0 +1,168 @@
+"""Get deliveries from Redis, as many as there is room for.
+
+1. `read`: wait for room, block for new entries, queue what came. The block never claims;
+2. `recover`: on a timer, and only while our own leases are steady, claim what dead consumers
+   left. Such an entry is a suspect: it may have killed its worker. Suspects are taken one at a
+   time, each run before anything new, and the next is not claimed before it is settled, so a
+   job that kills its worker drags no neighbour along twice;
+3. a lost stream or group is created again; after a lost reply, what it had brought is listed
+   and taken up, because nobody else will.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from chasquimq.config import ReadOptions, StreamOptions
+from chasquimq.engine.holdings import Holdings
+from chasquimq.errors import StoreError, StoreUnavailableError
+from chasquimq.flow.pause import pause
+from chasquimq.happening import Announce, Drained
+from chasquimq.store import Jobs, Row, Store
+from chasquimq.store.fault import Fault, as_error, classify
+from chasquimq.store.pipe import Pipe
+from chasquimq.store.resp import pack
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 0.2
+
+
+class Reader:
+    def __init__(
+        self,
+        store: Store,
+        jobs: Jobs,
+        holdings: Holdings,
+        announce: Announce,
+        options: ReadOptions,
+        stream: StreamOptions,
+    ) -> None:
+        self.last_read_at: float | None = None
+        self.groups_recreated = 0
+        self._jobs = jobs
+        self._holdings = holdings
+        self._announce = announce
+        self._options = options
+        self._stream = stream
+        self._stop = asyncio.Event()
+        self._client_id = 0
+        self._blocked = False
+        self._loop = asyncio.get_running_loop()
+        # Its own connection: an ack behind a blocked read would wait out the block.
+        self.link = store.new_link(extra_reply_ms=options.block_ms, prepare=self._greet)
+
+    async def _greet(self, pipe: Pipe) -> None:
+        """Learn the connection's id, by which a blocked read can be ended from another one."""
+        reply = (await pipe.ask(pack("CLIENT", "ID")))[0]
+        self._client_id = reply if isinstance(reply, int) else 0
+
+    async def stop(self) -> None:
+        """End the blocked read. It answers all the same, so nothing it just got is lost."""
+        self._stop.set()
+        self._holdings.feed()
+        while self._blocked and self._client_id:
+            try:
+                await self._jobs.unblock(self._client_id)
+            except StoreError as error:
+                # Not allowed, or Redis is away: the block ends by itself.
+                log.info("cannot end the blocked read early: %s", error)
+                return
+            await asyncio.sleep(0.01)
+
+    # -- new entries -----------------------------------------------------------------------------
+
+    async def read(self) -> None:
+        had_some = False
+        while not self._stop.is_set():
+            count = await self._holdings.wait_for_room(self._options.batch)
+            if self._stop.is_set() or not count:
+                continue
+            try:
+                rows = await self._read(count)
+            except StoreUnavailableError as error:
+                log.warning("reading failed, trying again: %s", error)
+                await self._rejoin()
+                continue
+            self.last_read_at = self._loop.time()
+            if rows:
+                self._holdings.take(rows)
+            elif had_some:
+                self._announce(Drained())
+            had_some = bool(rows)
+
+    async def _read(self, count: int) -> list[Row]:
+        pipe = self.link.pipe
+        if pipe is None:
+            raise StoreUnavailableError("the reading connection is down")
+        self._blocked = True
+        try:
+            reply = (await pipe.ask(self._jobs.read(count, self._options.block_ms)))[0]
+        except ConnectionError as error:
+            raise StoreUnavailableError(str(error)) from None
+        finally:
+            self._blocked = False
+        if isinstance(reply, Exception):
+            return await self._repair(reply)
+        return list(reply[0][1]) if reply else []
+
+    async def _repair(self, reply: Exception) -> list[Row]:
+        fault = classify(reply)
+        if fault is Fault.REFUSED:
+            raise as_error(reply, "reading")
+        log.warning("reading failed, trying again: %s", reply)
+        if fault is Fault.GROUP:
+            try:
+                await self._jobs.join(self._stream, again=True)
+                self.groups_recreated += 1
+                return []
+            except StoreUnavailableError as error:
+                log.warning("cannot create the group yet: %s", error)
+        await pause(self._stop, AGAIN_S)
+        return []
+
+    async def _rejoin(self) -> None:
+        """Back after a broken connection: take up what a lost reply had brought."""
+        while not self._stop.is_set():
+            try:
+                await self.link.up()
+                await self._jobs.join(self._stream, again=True)  # it may have come back empty
+                rows = await self._jobs.adopt(len(self._holdings.ids) + self._options.batch)
+            except StoreError as error:
+                log.warning("cannot look for lost replies yet: %s", error)
+                await pause(self._stop, AGAIN_S)
+                continue
+            missing = [row for row in rows if row[0] not in self._holdings.ids]
+            if missing:
+                log.info("took up %d deliveries whose reply was lost", len(missing))
+                self._holdings.take(missing)
+            return
+
+    # -- what dead consumers left ----------------------------------------------------------------
+
+    async def recover(self, steady: Callable[[], bool]) -> None:
+        every_s = min(self._options.claim_every_ms, self._options.claim_idle_ms) / 1000
+        while not self._stop.is_set():
+            if steady() and await self._claim():
+                continue
+            await pause(self._stop, every_s)
+
+    async def _claim(self) -> bool:
+        """Claim one suspect and see it through; False when there was none."""
+        if self._holdings.closed:
+            return False
+        try:
+            rows = await self._jobs.claim(self._options.claim_idle_ms, 1)
+        except StoreError as error:
+            log.warning("claiming failed, trying again: %s", error)
+            return False
+        suspect = False
+        for row in rows:
+            if row[3] > 0:
+                suspect = True
+                await self._holdings.take_suspect(row)
+            else:
+                self._holdings.take([row])  # a claim brings new entries where there are no old
+        return suspect

@@ -1,0 +1,210 @@
+"""Write outcomes back, in groups: events, moves and acks in one write, in this order.
+
+    started events | retries and burials | acks | finished events
+
+1. gather until the loop's turn ends, or enough acks have come together;
+2. write the group; what it held is released when Redis has answered;
+3. while Redis is away keep everything (the leases keep the entries ours) and write it again
+   when it is back: an ack twice is harmless, a move twice is refused by its owner check.
+   Events are the exception: they are dropped, and counted, before they delay an ack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from chasquimq.config import SettleOptions
+from chasquimq.engine.holdings import Holdings
+from chasquimq.store import Dialect, Store
+from chasquimq.store.fault import Fault, classify
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 0.2
+_BROKEN = ConnectionError("no answer")
+SCRIPTS = ("ack", "retry", "bury")
+
+
+class Move(NamedTuple):
+    """A relocation of one entry. `moved` hears the script's answer, 0 when it was refused."""
+
+    entry_id: bytes
+    command: bytes
+    moved: Callable[[int], None]
+
+
+class Group(NamedTuple):
+    before: int
+    moves: list[Move]
+    acks: list[bytes]
+    after: int
+
+
+class Settler:
+    def __init__(
+        self,
+        store: Store,
+        dialect: Dialect,
+        holdings: Holdings,
+        options: SettleOptions,
+        max_events: int,
+    ) -> None:
+        self.stale = 0  # outcomes that came too late: someone else had settled the entry
+        self.dropped_events = 0
+        self.scheduled = False
+        self._acks: list[bytes] = []
+        self._moves: list[Move] = []
+        self._before: list[bytes] = []
+        self._after: list[bytes] = []
+        self._in_flight = 0
+        self._events_in_flight = 0
+        self._max_events = max_events
+        self._holdings = holdings
+        self._dialect = dialect
+        self._batch = options.batch
+        self._idle_s = options.idle_ms / 1000
+        self._loop = asyncio.get_running_loop()
+        self._pausing: asyncio.TimerHandle | None = None
+        self._quiet: asyncio.Future[None] | None = None
+        self.link = store.new_link()
+        self.link.on_up = self._up
+
+    # -- outcomes come in ----------------------------------------------------------------------
+
+    def ack(self, entry_id: bytes) -> None:
+        acks = self._acks
+        acks.append(entry_id)
+        if len(acks) >= self._batch:
+            self.flush()
+        elif not self.scheduled:
+            self._schedule()
+
+    def move(self, move: Move) -> None:
+        self._moves.append(move)
+        if not self.scheduled:
+            self._schedule()
+
+    def event(self, command: bytes, *, before: bool = False) -> None:
+        if len(self._before) + len(self._after) + self._events_in_flight >= self._max_events:
+            self.dropped_events += 1
+            return
+        (self._before if before else self._after).append(command)
+        if not self.scheduled:
+            self._schedule()
+
+    async def quiet(self) -> None:
+        """Wait until everything that came in has been written and answered."""
+        while self._acks or self._moves or self._in_flight or self._after or self._before:
+            self._quiet = self._loop.create_future()
+            self.flush()
+            if self._in_flight or self._pausing is not None or self.link.pipe is None:
+                await self._quiet
+
+    # -- groups go out -------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        self.scheduled = False
+        pipe = self.link.pipe
+        if pipe is None or pipe.full or self._pausing is not None:
+            return  # `_up`, `_drained` or the end of the pause come back here
+        acks, moves, before, after = self._acks, self._moves, self._before, self._after
+        if not (acks or moves or before or after):
+            return
+        parts = [*before, *(move.command for move in moves)]
+        count = len(parts)
+        if acks:
+            parts.append(self._dialect.ack(acks))
+            count += 1
+        parts += after
+        count += len(after)
+        group = Group(len(before), moves, acks, len(after))
+        self._acks, self._moves, self._before, self._after = [], [], [], []
+        self._in_flight += 1
+        self._events_in_flight += group.before + group.after
+        pipe.send(b"".join(parts), count, partial(self._landed, group), partial(self._lost, group))
+
+    def _schedule(self) -> None:
+        self.scheduled = True
+        if self._idle_s:
+            self._loop.call_later(self._idle_s, self.flush)
+        else:
+            self._loop.call_soon(self.flush)
+
+    def _up(self) -> None:
+        pipe = self.link.pipe
+        assert pipe is not None
+        pipe.on_drained = self.flush
+        # A server that was restarted has forgotten the scripts; loading them is free then.
+        self._load()
+        self.flush()
+
+    def _load(self) -> None:
+        pipe = self.link.pipe
+        if pipe is not None:
+            pipe.load(SCRIPTS)
+
+    # -- answers come back ---------------------------------------------------------------------
+
+    def _landed(self, group: Group, replies: list[Any]) -> None:
+        self._in_flight -= 1
+        self._events_in_flight -= group.before + group.after
+        at = group.before
+        released: list[bytes] = []
+        for move in group.moves:
+            if self._settled(replies[at], partial(self._moves.append, move)):
+                released.append(move.entry_id)
+                self._report(move, replies[at])
+            at += 1
+        if group.acks and self._settled(replies[at], partial(self._acks.extend, group.acks)):
+            released += group.acks
+            if not isinstance(replies[at], Exception):
+                self.stale += len(group.acks) - self._dialect.acked(replies[at])
+        self._holdings.release(released)
+        self._done()
+
+    def _report(self, move: Move, reply: Any) -> None:
+        moved = 0 if isinstance(reply, Exception) else int(reply)
+        if not moved:
+            self.stale += 1
+        move.moved(moved)
+
+    def _settled(self, reply: Any, again: Callable[[], None]) -> bool:
+        """Whether the matter is closed; if not, it is queued again."""
+        if not isinstance(reply, Exception):
+            return True
+        if reply is _BROKEN:
+            again()
+            return False
+        fault = classify(reply)
+        if fault is Fault.GROUP:
+            return True  # the stream is gone, and the entry with it: nothing is left to settle
+        if fault is Fault.SCRIPT:
+            self._load()
+        else:
+            log.warning("settling failed, trying again: %s", reply)
+        again()
+        self._pause(0.0 if fault is Fault.SCRIPT else AGAIN_S)
+        return False
+
+    def _lost(self, group: Group, replies: list[Any]) -> None:
+        """The connection broke. What was answered before it broke counts; the rest again."""
+        missing = group.before + len(group.moves) + bool(group.acks) + group.after - len(replies)
+        self.dropped_events += min(missing, group.after)
+        self._landed(group, [*replies, *[_BROKEN] * missing])
+
+    def _pause(self, seconds: float) -> None:
+        if self._pausing is None:
+            self._pausing = self._loop.call_later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        self._pausing = None
+        self.flush()
+        self._done()
+
+    def _done(self) -> None:
+        if self._quiet is not None and not self._quiet.done():
+            self._quiet.set_result(None)

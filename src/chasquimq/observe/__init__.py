@@ -1,0 +1,1 @@
+"""Who hears what happened: sinks behind one `announce`."""

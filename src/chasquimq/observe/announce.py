@@ -1,0 +1,29 @@
+"""One thing happened, one `announce`: it reaches every sink, and no sink is ever felt."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from chasquimq.happening import Announce, Happening
+
+log = logging.getLogger(__name__)
+
+
+def announcer(sinks: Sequence[Announce]) -> Announce:
+    """One function for many sinks. A sink that raises is logged, and the others still hear."""
+    if not sinks:
+        return _silence
+
+    def announce(happening: Happening) -> None:
+        for sink in sinks:
+            try:
+                sink(happening)
+            except Exception:
+                log.exception("a sink failed on %s", type(happening).__name__)
+
+    return announce
+
+
+def _silence(happening: Happening) -> None:
+    pass
