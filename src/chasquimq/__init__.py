@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import chasquimq._alone  # noqa: F401 - first, before the files of another program answer
 from chasquimq._version import version
 from chasquimq.errors import (
     AccessError,
+    ArgumentError,
     ChasquiError,
     ConfigError,
     EncodeError,
@@ -26,6 +28,7 @@ from chasquimq.worker import Handler, Worker
 
 __all__ = [
     "AccessError",
+    "ArgumentError",
     "BackoffSpec",
     "ChasquiError",
     "ConfigError",

@@ -14,7 +14,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import msgspec
 
-from chasquimq.errors import ConfigError
+from chasquimq.errors import ArgumentError, ConfigError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,10 +25,6 @@ DialectName = Literal["native", "portable"]
 
 U32 = 2**32 - 1
 MAX_MS = 2**53 - 1  # beyond it a sorted set's score, a double, loses whole milliseconds
-
-
-class UnknownOptionError(ConfigError, TypeError):
-    """An option nobody knows; the message names the nearest one."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -189,7 +185,7 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> No
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-            raise UnknownOptionError(f"{where} has no option {name!r}{hint}")
+            raise ArgumentError(f"{where} has no option {name!r}{hint}")
 
 
 def suggesting(function: Callable[P, R]) -> Callable[P, R]:

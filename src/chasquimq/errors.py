@@ -2,6 +2,7 @@
 
 ChasquiError
 ├── ConfigError              004  an option, a name or an argument makes no sense
+│   ├── ArgumentError        004  … it has an unknown name, or a value of the wrong kind
 │   └── NameTooLongError     004
 ├── WireError                003  bytes or fields we cannot read
 │   └── EncodeError          002  data we cannot write
@@ -37,6 +38,10 @@ class ConfigError(ChasquiError, ValueError):
     """An option makes no sense; raised when it is set, never later."""
 
     code = "CMQ-004"
+
+
+class ArgumentError(ConfigError, TypeError):
+    """An option nobody knows (the message names the nearest), or a value of the wrong kind."""
 
 
 class NameTooLongError(ConfigError):

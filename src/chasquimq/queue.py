@@ -20,7 +20,13 @@ from chasquimq.config import (
 )
 from chasquimq.engine.draft import Backoff, Delay, Draft, draft
 from chasquimq.engine.producer import Order, Producer, now_ms
-from chasquimq.errors import ChasquiError, ConfigError, QueueFullError, UnconfirmedError
+from chasquimq.errors import (
+    ChasquiError,
+    ConfigError,
+    NotSupportedError,
+    QueueFullError,
+    UnconfirmedError,
+)
 from chasquimq.job import Job
 from chasquimq.store import Dialer, Store
 
@@ -86,11 +92,15 @@ class Queue:
         attempts: int | None = None,
         backoff: Backoff = None,
         job_id: str | None = None,
+        repeat: None = None,
+        missed_fires: None = None,
     ) -> Job:
         """Add one job. It runs at once, or after `delay_ms` / `delay` (ms, timedelta, datetime).
 
         `job_id` makes the add idempotent; `attempts` and `backoff` override the worker's rules.
         """
+        if repeat is not None or missed_fires is not None:
+            raise NotSupportedError("this version has no repeatable jobs; leave repeat out")
         created_ms = now_ms()
         ready = draft(
             name,

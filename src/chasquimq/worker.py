@@ -28,7 +28,7 @@ from chasquimq.config import (
 )
 from chasquimq.engine.consumer import Consumer
 from chasquimq.engine.settler import Settler
-from chasquimq.errors import ConfigError
+from chasquimq.errors import ConfigError, NotSupportedError
 from chasquimq.happening import Announce
 from chasquimq.job import BackoffSpec, Envelope, Job
 from chasquimq.observe.announce import announcer
@@ -62,6 +62,10 @@ class Worker:
         events_enabled: bool = True,
         events_max_stream_len: int | None = None,
         delayed_enabled: bool = True,
+        run_scheduler: bool = True,
+        scheduler_tick_ms: int | None = None,
+        store_results: bool = False,
+        result_ttl_ms: int | None = None,
         backoff: BackoffSpec | None = None,
         ack_batch: int | None = None,
         ack_idle_ms: int | None = None,
@@ -72,20 +76,23 @@ class Worker:
     ) -> None:
         if not callable(handler):
             raise ConfigError(f"the handler must be a function, got {type(handler).__name__}")
+        if store_results:
+            raise NotSupportedError("this version does not store results; leave store_results out")
+        # `run_scheduler` and its tick are taken for compatibility: nothing here is repeatable.
         self._keys = wire.Keys(queue_name)
         self._handler = handler
         self._forced = dialect
         self._consumer_id = consumer_id or f"c-{uuid.uuid4()}"
-        self._running: asyncio.Task[None] | None = None
+        self._ended: asyncio.Future[None] | None = None
         self._consumer: Consumer | None = None
         self._closed = False
         self._options = WorkerOptions(
             group=group,
-            concurrency=max(concurrency, 1) if concurrency == 0 else concurrency,
+            concurrency=concurrency or 1,
             drain_ms=drain_ms,
             read=given(
                 ReadOptions,
-                block_ms=read_block_ms,
+                block_ms=read_block_ms or None,  # 0, for ever, is any block asked for again
                 batch=read_count,
                 claim_idle_ms=claim_min_idle_ms,
                 max_payload_bytes=max_payload_bytes,
@@ -106,7 +113,7 @@ class Worker:
 
     @property
     def is_running(self) -> bool:
-        return self._running is not None and not self._running.done()
+        return self._ended is not None
 
     @property
     def is_closed(self) -> bool:
@@ -116,14 +123,15 @@ class Worker:
         """Run until `close`. A second call while it runs waits for the same run."""
         if self._closed:
             return
-        if self._running is None:
-            self._running = asyncio.current_task()
-            try:
-                await self._run()
-            finally:
-                self._running = None
+        if self._ended is not None:
+            await asyncio.shield(self._ended)
             return
-        await asyncio.wait([self._running])
+        self._ended = asyncio.get_running_loop().create_future()
+        try:
+            await self._run()
+        finally:
+            self._ended.set_result(None)
+            self._ended = None
 
     async def close(self) -> None:
         """Ask it to stop: `run` returns once everything it holds is settled or given back."""

@@ -8,6 +8,7 @@ import chasquimq
 
 ERRORS = {
     "AccessError",
+    "ArgumentError",
     "ChasquiError",
     "ConfigError",
     "EncodeError",

@@ -27,6 +27,7 @@ from chasquimq.store import Jobs, Row, Store, build
 log = logging.getLogger(__name__)
 
 GOODBYE_S = 5.0  # how long a stop may wait for Redis
+PAGE = 500
 
 Observe = Callable[[Settler], Announce]  # the events sink writes through the settler
 
@@ -107,8 +108,12 @@ class Consumer:
         with suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
                 await self._settler.quiet()
-                await self._give_back([*self._holdings.close(), *self._pool.running()])
+                self._holdings.close()
                 with suppress(StoreError):
+                    # Not only what we know of: a lost reply may have brought more.
+                    while rows := await self._jobs.adopt(PAGE):
+                        if not await self._jobs.give_back(rows):
+                            break
                     await self._jobs.leave()
 
     async def _give_back(self, rows: list[Row]) -> None:

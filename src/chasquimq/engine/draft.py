@@ -13,14 +13,16 @@ from typing import Any, NamedTuple
 
 from chasquimq import wire
 from chasquimq.config import MAX_MS, U32, ProducerOptions
-from chasquimq.errors import ConfigError, PayloadTooLargeError
+from chasquimq.errors import ArgumentError, ConfigError, PayloadTooLargeError
 from chasquimq.job import BackoffSpec, RetryOverride
 from chasquimq.store import Due
 
 Delay = int | float | datetime | timedelta | None
 Backoff = int | BackoffSpec | Mapping[str, Any] | None
 
-_ENVELOPE_BYTES = 64  # about what an envelope adds to its payload, id apart
+# What an envelope adds to its payload at the most, the caller's id apart.
+_ENVELOPE_BYTES = 64
+_RETRY_BYTES = 64
 
 
 class Draft(NamedTuple):
@@ -50,7 +52,8 @@ def draft(
     if attempts is not None or backoff is not None:
         retry = RetryOverride(_attempts(attempts), read_backoff(backoff))
     payload = wire.encode(data)
-    size = len(payload) + _ENVELOPE_BYTES + len(own_id or b"")
+    extra = len(own_id or b"") + (_RETRY_BYTES if retry is not None else 0)
+    size = len(payload) + _ENVELOPE_BYTES + extra
     if size > options.max_payload_bytes:
         raise PayloadTooLargeError(size, options.max_payload_bytes)
     if delay_ms is None and delay is None:
@@ -75,7 +78,7 @@ def read_delay(delay_ms: Delay, delay: Delay, now_ms: int) -> tuple[Due, int]:
     if isinstance(value, timedelta):
         wait_ms = value // timedelta(milliseconds=1)
     elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise _KindError(
+        raise ArgumentError(
             f"a delay is a number of ms, a timedelta or a datetime, got {type(value).__name__}"
         )
     elif not math.isfinite(value):
@@ -87,10 +90,6 @@ def read_delay(delay_ms: Delay, delay: Delay, now_ms: int) -> tuple[Due, int]:
     if wait_ms > MAX_MS - now_ms:
         raise ConfigError(f"a delay of {wait_ms} ms lies beyond what Redis can count exactly")
     return Due(wait_ms), wait_ms
-
-
-class _KindError(ConfigError, TypeError):
-    pass
 
 
 def _at(moment: datetime, now_ms: int) -> tuple[Due, int]:
@@ -115,7 +114,7 @@ def read_backoff(backoff: Backoff) -> BackoffSpec | None:
     if backoff is None or isinstance(backoff, BackoffSpec):
         return backoff
     if isinstance(backoff, bool) or not isinstance(backoff, int | Mapping):
-        raise _KindError(
+        raise ArgumentError(
             f"backoff is a number of ms, a BackoffSpec or a dict, got {type(backoff).__name__}"
         )
     return (

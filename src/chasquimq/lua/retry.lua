@@ -14,6 +14,6 @@ redis.call('ZADD', KEYS[2], now[1] * 1000 + math.floor(now[2] / 1000) + ARGV[4],
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
 redis.call('XDEL', KEYS[1], ARGV[3])
 if redis.call('ZRANGE', KEYS[2], 0, 0)[1] == ARGV[5] then
-  redis.call('PUBLISH', ARGV[6], '1')
+  redis.pcall('PUBLISH', ARGV[6], '1')
 end
 return 1

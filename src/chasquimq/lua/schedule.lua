@@ -19,6 +19,6 @@ if KEYS[2] then
   redis.call('SET', KEYS[2], '1', 'EX', ARGV[5])
 end
 if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[3] then
-  redis.call('PUBLISH', ARGV[4], '1')
+  redis.pcall('PUBLISH', ARGV[4], '1')
 end
 return 1

@@ -126,9 +126,9 @@ class Link:
         while True:
             try:
                 pipe = await self._dial()
-            except (ChasquiError, OSError) as error:
+            except Exception as error:  # a credential provider may raise anything
                 tries += 1
-                log.warning("reconnecting to %s: %s", self._dialer.address, error)
+                log.warning("reconnecting to %s: %s", self._dialer.address, _words(error))
                 if options.max_retries is not None and tries >= options.max_retries:
                     self._give_up(error)
                     return
@@ -143,10 +143,16 @@ class Link:
     def _give_up(self, error: Exception) -> None:
         self._given_up = StoreUnavailableError(
             f"gave up on {self._dialer.address} after {self._dialer.options.max_retries} tries: "
-            f"{error}"
+            f"{_words(error)}"
         )
         self._up.set()
         self.on_given_up(self._given_up)
+
+
+def _words(error: Exception) -> str:
+    """Our own errors and the system's hold no secret; of others only the kind is told."""
+    ours = isinstance(error, ChasquiError | OSError)
+    return str(error) if ours else type(error).__name__
 
 
 def _nothing() -> None:
