@@ -60,7 +60,10 @@ class Desk:
         return [fields for _, fields in self.redis.xrange(self.keys.dlq)]
 
     def pending(self) -> list[dict[str, Any]]:
-        return list(self.redis.xpending_range(self.keys.stream, "default", "-", "+", 1000))
+        try:
+            return list(self.redis.xpending_range(self.keys.stream, "default", "-", "+", 1000))
+        except redis.ResponseError:  # no group yet
+            return []
 
     def events(self) -> list[wire.EventRow]:
         rows = self.redis.xrange(self.keys.events)

@@ -1,0 +1,267 @@
+"""What dead workers leave is taken up: by whom, when, and at whose charge."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from chasquimq import BackoffSpec, Job
+from tests.engine.desk import Desk, eventually
+
+FAST = BackoffSpec.fixed(1, jitter_ms=0)
+LEASE = 300
+
+
+async def nothing(job: Job) -> None:
+    pass
+
+
+async def test_what_a_dead_consumer_left_is_run(desk: Desk) -> None:
+    seen: dict[str, int] = {}
+
+    async def handler(job: Job) -> None:
+        seen[job.id] = job.attempt
+
+    for number in range(5):
+        desk.put(f"left-{number}")
+    desk.abandon(5)
+    async with desk.working(handler, claim_min_idle_ms=LEASE):
+        await desk.settled()
+    # The crash counts as a run.
+    assert seen == {f"left-{number}": 1 for number in range(5)}
+
+
+@pytest.mark.parametrize(("deliveries", "runs"), [(1, 2), (2, 1), (3, 0), (4, 0)])
+async def test_deliveries_that_crashed_are_charged_exactly(
+    desk: Desk, deliveries: int, runs: int
+) -> None:
+    ran: list[int] = []
+
+    async def handler(job: Job) -> None:
+        ran.append(job.attempt)
+        raise ValueError("again")
+
+    desk.put("crashed", name="n")
+    desk.abandon(1, deliveries=deliveries)
+    async with desk.working(handler, claim_min_idle_ms=LEASE, max_attempts=3, backoff=FAST):
+        await desk.settled()
+    assert ran == list(range(deliveries, 3))
+    assert len(ran) == runs
+    [dead] = desk.dead()
+    assert (dead[b"reason"], dead[b"job_id"]) == (b"retries_exhausted", b"crashed")
+
+
+async def test_suspects_are_claimed_one_at_a_time(desk: Desk) -> None:
+    """A job that kills its worker must not charge its neighbours a second delivery: while one
+    suspect runs, the others still wait under the dead consumer's name."""
+    held: list[int] = []
+
+    async def handler(job: Job) -> None:
+        await asyncio.sleep(0.05)
+        ours = [row for row in desk.pending() if row["consumer"] != b"ghost"]
+        held.append(len(ours))
+
+    for number in range(6):
+        desk.put(f"suspect-{number}")
+    desk.abandon(6)
+    async with desk.working(handler, claim_min_idle_ms=LEASE, concurrency=10):
+        await desk.settled()
+    assert held == [1] * 6
+
+
+async def test_new_jobs_do_not_wait_for_suspects(desk: Desk) -> None:
+    release = asyncio.Event()
+    fresh = asyncio.Event()
+
+    async def handler(job: Job) -> None:
+        if job.id == "suspect":
+            await release.wait()
+        else:
+            fresh.set()
+
+    desk.put("suspect")
+    desk.abandon(1)
+    async with desk.queue() as queue, desk.working(handler, claim_min_idle_ms=LEASE):
+        await eventually(lambda: any(row["consumer"] != b"ghost" for row in desk.pending()))
+        await queue.add("n", 1)
+        await asyncio.wait_for(fresh.wait(), 10)
+        release.set()
+        await desk.settled()
+
+
+async def test_a_job_longer_than_its_lease_runs_once(desk: Desk) -> None:
+    runs: list[str] = []
+
+    async def handler(job: Job) -> None:
+        runs.append(job.id)
+        await asyncio.sleep(LEASE * 4 / 1000)
+
+    one = desk.working(handler, claim_min_idle_ms=LEASE, concurrency=2)
+    other = desk.working(handler, claim_min_idle_ms=LEASE, concurrency=2)
+    async with desk.queue() as queue, one, other:
+        added = await queue.add_bulk([{"name": "long", "data": n} for n in range(6)])
+        await desk.settled()
+    assert sorted(runs) == sorted(job.id for job in added)
+
+
+async def test_a_handler_that_blocks_the_loop_keeps_its_lease(desk: Desk) -> None:
+    runs: list[str] = []
+
+    async def handler(job: Job) -> None:
+        runs.append(job.id)
+        time.sleep(LEASE * 4 / 1000)
+
+    async def other(job: Job) -> None:
+        runs.append("stolen")
+
+    async with desk.queue() as queue:
+        await queue.add("rude", 1, job_id="rude")
+
+        def elsewhere() -> None:
+            async def claim() -> None:
+                async with desk.working(other, claim_min_idle_ms=LEASE):
+                    await desk.settled()
+
+            asyncio.run(claim())
+
+        async with desk.working(handler, claim_min_idle_ms=LEASE):
+            await eventually(lambda: len(desk.pending()) == 1 or not desk.waiting())
+            await asyncio.to_thread(elsewhere)
+    assert runs == ["rude"]
+
+
+async def test_a_handler_whose_lease_was_lost_is_cancelled_and_its_outcome_void(
+    desk: Desk,
+) -> None:
+    ended: list[str] = []
+
+    async def handler(job: Job) -> None:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            ended.append(job.id)
+            raise
+
+    async with desk.queue() as queue, desk.working(handler, claim_min_idle_ms=LEASE, concurrency=2):
+        await queue.add("stolen", 1, job_id="stolen")
+        await eventually(lambda: len(desk.pending()) == 1)
+        [row] = desk.pending()
+        desk.redis.xclaim(desk.keys.stream, "default", "thief", 0, [row["message_id"]])
+        await eventually(lambda: ended)
+        assert [row["consumer"] for row in desk.pending()] == [b"thief"]
+    assert ended == ["stolen"]
+    assert (desk.delayed(), desk.dead()) == (0, [])
+    assert [row["consumer"] for row in desk.pending()] == [b"thief"]
+
+
+async def test_a_fresh_worker_does_not_claim_before_one_lease_has_passed(desk: Desk) -> None:
+    """After an outage everybody's entries look abandoned; their owners renew them first."""
+    desk.put("busy")
+    [entry_id] = desk.abandon(1, "owner")
+    await asyncio.sleep(LEASE * 2 / 1000)  # the owner was cut off for longer than its lease
+    stop = asyncio.Event()
+
+    async def renew() -> None:
+        while not stop.is_set():
+            desk.redis.xclaim(desk.keys.stream, "default", "owner", 0, [entry_id], justid=True)
+            await asyncio.sleep(LEASE / 3000)
+
+    seen: list[str] = []
+
+    async def handler(job: Job) -> None:
+        seen.append(job.id)
+
+    async with asyncio.TaskGroup() as group, desk.working(handler, claim_min_idle_ms=LEASE):
+        await asyncio.sleep(LEASE / 2000)  # the worker is up before the owner is back
+        group.create_task(renew())
+        await asyncio.sleep(LEASE * 3 / 1000)
+        assert seen == []
+        stop.set()
+        await desk.settled()
+    assert seen == ["busy"]
+
+
+async def test_a_stopped_worker_leaves_no_name_behind(desk: Desk) -> None:
+    async with desk.queue() as queue, desk.working(nothing, consumer_id="short-lived"):
+        await queue.add("n", 1)
+        await desk.settled()
+        names = [row["name"] for row in desk.redis.xinfo_consumers(desk.keys.stream, "default")]
+        assert names == [b"short-lived"]
+    assert desk.redis.xinfo_consumers(desk.keys.stream, "default") == []
+
+
+async def test_a_stopping_worker_gives_back_what_it_did_not_start(desk: Desk) -> None:
+    started: list[str] = []
+    gate = asyncio.Event()
+
+    async def slow(job: Job) -> None:
+        started.append(job.id)
+        await gate.wait()
+
+    async with desk.queue() as queue:
+        added = await queue.add_bulk([{"name": "n", "data": n} for n in range(20)])
+        async with desk.working(slow, concurrency=2) as worker:
+            await eventually(lambda: len(started) == 2 and len(desk.pending()) > 2)
+            await worker.close()
+            await eventually(lambda: len(desk.pending()) == 2)  # while the two still run
+            gate.set()
+    assert len(started) == 2
+    assert desk.pending() == []
+    assert desk.waiting() == 18
+    left = {envelope.id for envelope in desk.envelopes()}
+    assert left | set(started) == {job.id for job in added}
+    assert {envelope.attempt for envelope in desk.envelopes()} == {0}
+
+
+async def test_a_handler_that_outlives_the_deadline_is_cancelled_and_given_back(
+    desk: Desk,
+) -> None:
+    ended: list[str] = []
+
+    async def slow(job: Job) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ended.append(job.id)
+            raise
+
+    async with desk.queue() as queue:
+        await queue.add("slow", 1, job_id="slow")
+        async with desk.working(slow, drain_ms=50):
+            await eventually(lambda: len(desk.pending()) == 1)
+    assert ended == ["slow"]
+    assert [envelope.id for envelope in desk.envelopes()] == ["slow"]
+    assert desk.pending() == []
+
+
+async def test_cancelling_a_run_gives_everything_back(desk: Desk) -> None:
+    async def slow(job: Job) -> None:
+        await asyncio.sleep(60)
+
+    async with desk.queue() as queue:
+        await queue.add_bulk([{"name": "n", "data": n} for n in range(10)])
+        worker = desk.worker(slow, concurrency=2)
+        task = asyncio.ensure_future(worker.run())
+        await eventually(lambda: len(desk.pending()) >= 2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert not worker.is_running
+    assert desk.pending() == []
+    assert desk.waiting() == 10
+
+
+async def test_run_and_close_are_as_documented(desk: Desk) -> None:
+    worker = desk.worker(nothing)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(worker.run())
+        second = group.create_task(worker.run())  # waits for the same run
+        await eventually(lambda: worker.is_running and desk.redis.exists(desk.keys.stream))
+        assert not first.done()
+        assert not second.done()
+        await worker.close()
+    assert worker.is_closed
+    assert not worker.is_running
+    await worker.run()  # after close: returns at once
