@@ -10,6 +10,7 @@ resolver that follows failovers only has to answer with another one.
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
@@ -22,6 +23,9 @@ from chasquimq.errors import ConfigError
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
 _TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "insecure")
+_SCHEME = re.compile(r"[a-zA-Z][\w+.-]*://")
+_PLACE = re.compile(r"(\[[^\]]*\]|[^:/?#]*)(:\d*)?([/?#].*)?", re.DOTALL)
+_UNREADABLE = "cannot be read; percent-encode special characters in it"
 
 # Asked before every AUTH with "host:port" (None for a unix socket), so tokens may rotate.
 Credentials = tuple[str | None, str | None]
@@ -36,7 +40,9 @@ class Endpoint(NamedTuple):
     path: str | None = None
 
     def __str__(self) -> str:
-        return self.path if self.path is not None else f"{self.host}:{self.port}"
+        if self.path is not None:
+            return self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Secret:
@@ -96,7 +102,9 @@ class Address(msgspec.Struct, frozen=True):
         """The URL without its secret, fit for messages and logs."""
         secret = ":***" if self.password is not None else ""
         who = f"{self.username or ''}{secret}@" if self.username or secret else ""
-        scheme = "unix" if self.endpoint.path else "rediss" if self.tls else "redis"
+        if self.endpoint.path is not None:
+            return f"unix://{who}{self.endpoint}" + (f"?db={self.db}" if self.db else "")
+        scheme = "rediss" if self.tls else "redis"
         return f"{scheme}://{who}{self.endpoint}" + (f"/{self.db}" if self.db else "")
 
     def __repr__(self) -> str:
@@ -105,20 +113,25 @@ class Address(msgspec.Struct, frozen=True):
 
 def read_url(url: str, *, tls: bool = False) -> Address:
     """Read a URL; `tls=True` asks for TLS whatever the scheme says."""
-    if "://" not in url:
+    if not _SCHEME.match(url):
         url = f"redis://{url}"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise _bad(url, "cannot be read; percent-encode special characters in it") from None
-    # `parts` may hold pieces of a password in the wrong place: messages show `hide(url)` only.
+        raise _bad(url, _UNREADABLE) from None
+    # A raw `/`, `?` or `#` in a password puts the rest of it where paths and options belong.
+    # No message may show those, and nobody wants to connect to what stands before them.
+    if "@" in f"{parts.path}{parts.query}{parts.fragment}":
+        raise _bad(url, _UNREADABLE)
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise _bad(url, "must start with redis://, rediss:// or unix://")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     username = unquote(parts.username) if parts.username else None
     password = Secret(unquote(parts.password)) if parts.password else None
     if parts.scheme == "unix":
+        if parts.hostname or not parts.path:
+            raise _bad(url, "names no socket; write three slashes, as in unix:///path/to.sock")
         refuse_unknown(options, ("db",), f"the address {hide(url)}")
         endpoint = Endpoint("", 0, unquote(parts.path))
         return Address(endpoint, _db(options.get("db", ""), url), username, password)
@@ -139,10 +152,16 @@ def read_url(url: str, *, tls: bool = False) -> Address:
 
 
 def hide(url: str) -> str:
-    """The URL with everything before its last `@` hidden: a raw password may hold `/` or `@`."""
+    """The URL with everything before its last `@` hidden: a raw password may hold `/` or `@`.
+
+    Without an `@`, one that is no plain host and port is hidden whole: what stands where the
+    port belongs may be a password.
+    """
     scheme, separator, rest = url.partition("://")
-    secret, at, place = rest.rpartition("@")
-    return f"{scheme}{separator}***@{place}" if at and secret else url
+    _, at, place = rest.rpartition("@")
+    if at:
+        return f"{scheme}{separator}***@{place}"
+    return url if _PLACE.fullmatch(rest) else f"{scheme}{separator}***"
 
 
 def _bad(url: str, why: str) -> ConfigError:

@@ -33,15 +33,22 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def at_least(options: Options, floor: int, *names: str) -> None:
     for name in names:
-        value = getattr(options, name)
-        if not value >= floor:
+        value = _whole(options, name)
+        if value < floor:
             raise ConfigError(f"{name} must be at least {floor}, got {value}")
 
 
 def within(options: Options, name: str, low: int, high: int) -> None:
-    value = getattr(options, name)
+    value = _whole(options, name)
     if not low <= value <= high:
         raise ConfigError(f"{name} must be from {low} to {high}, got {value}")
+
+
+def _whole(options: Options, name: str) -> int:
+    value = getattr(options, name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentError(f"{name} is a whole number, got {value!r:.80}")
+    return value
 
 
 def one_of(name: str, value: object, choices: Iterable[str]) -> None:
@@ -60,6 +67,8 @@ class ConnectOptions(Options, frozen=True):
 
     def __post_init__(self) -> None:
         at_least(self, 1, "timeout_ms", "reply_ms", "retry_ms", "max_retry_ms", "buffer_bytes")
+        if self.max_retries is not None:
+            at_least(self, 1, "max_retries")
 
 
 class StreamOptions(Options, frozen=True):
@@ -120,7 +129,11 @@ class RetryOptions(Options, frozen=True):
 
     def __post_init__(self) -> None:
         within(self, "max_attempts", 1, U32)
-        at_least(self, 0, "delay_ms", "max_delay_ms", "multiplier", "jitter_ms")
+        at_least(self, 0, "delay_ms", "max_delay_ms", "jitter_ms")
+        if isinstance(self.multiplier, bool) or not isinstance(self.multiplier, int | float):
+            raise ArgumentError(f"multiplier is a number, got {self.multiplier!r:.80}")
+        if not self.multiplier >= 0:
+            raise ConfigError(f"multiplier must not be negative, got {self.multiplier}")
 
 
 class DeadOptions(Options, frozen=True):
@@ -150,7 +163,8 @@ class PromoteOptions(Options, frozen=True):
     lock_ttl_s: int = 5
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "batch", "poll_ms", "lock_ttl_s")
+        within(self, "batch", 1, 1_000)  # one script call: the server serves nobody meanwhile
+        at_least(self, 1, "poll_ms", "lock_ttl_s")
 
 
 class WorkerOptions(Options, frozen=True):

@@ -145,13 +145,13 @@ class RetryError(_ByHandler):
 
     code = "CMQ-010"
 
-    def __init__(self, message: str = "", *, delay: int | timedelta | None = None) -> None:
+    def __init__(self, message: str = "", *, delay: float | timedelta | None = None) -> None:
         super().__init__(message)
         if isinstance(delay, timedelta):
             delay = delay // timedelta(milliseconds=1)
-        if delay is not None and delay < 0:
-            raise ConfigError(f"RetryError(delay=...) must not be negative, got {delay}")
-        self.delay_ms = delay
+        if delay is not None and not 0 <= delay < float("inf"):
+            raise ConfigError(f"RetryError(delay=...) must be finite and not negative, got {delay}")
+        self.delay_ms = None if delay is None else int(delay)
 
 
 class UnrecoverableError(_ByHandler):

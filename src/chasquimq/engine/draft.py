@@ -46,7 +46,7 @@ def draft(
     backoff: Backoff = None,
     job_id: str | None = None,
 ) -> Draft:
-    raw_name = wire.check_name(name) if name else b""
+    raw_name = b"" if name is None else wire.check_name(name)
     own_id = None if job_id is None else wire.check_job_id(job_id)
     retry = None
     if attempts is not None or backoff is not None:
@@ -76,17 +76,16 @@ def read_delay(delay_ms: Delay, delay: Delay, now_ms: int) -> tuple[Due, int]:
     if isinstance(value, datetime):
         return _at(value, now_ms)
     if isinstance(value, timedelta):
-        wait_ms = value // timedelta(milliseconds=1)
+        value = value // timedelta(milliseconds=1)
     elif isinstance(value, bool) or not isinstance(value, int | float):
         raise ArgumentError(
             f"a delay is a number of ms, a timedelta or a datetime, got {type(value).__name__}"
         )
-    elif not math.isfinite(value):
+    elif isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"a delay must be finite, got {value}")
-    else:
-        wait_ms = int(value)
-    if wait_ms < 0:
-        raise ConfigError(f"a delay must not be negative, got {wait_ms} ms")
+    if value < 0:
+        raise ConfigError(f"a delay must not be negative, got {value} ms")
+    wait_ms = int(value)
     if wait_ms > MAX_MS - now_ms:
         raise ConfigError(f"a delay of {wait_ms} ms lies beyond what Redis can count exactly")
     return Due(wait_ms), wait_ms
@@ -111,12 +110,19 @@ def _attempts(attempts: int | None) -> int | None:
 
 def read_backoff(backoff: Backoff) -> BackoffSpec | None:
     """An int is a fixed delay in ms, a dict has the names of a BackoffSpec."""
-    if backoff is None or isinstance(backoff, BackoffSpec):
-        return backoff
-    if isinstance(backoff, bool) or not isinstance(backoff, int | Mapping):
+    if backoff is None:
+        return None
+    if isinstance(backoff, bool) or not isinstance(backoff, int | BackoffSpec | Mapping):
         raise ArgumentError(
             f"backoff is a number of ms, a BackoffSpec or a dict, got {type(backoff).__name__}"
         )
-    return (
-        BackoffSpec.fixed(backoff) if isinstance(backoff, int) else BackoffSpec.from_dict(backoff)
-    )
+    if isinstance(backoff, int):
+        spec = BackoffSpec.fixed(backoff)
+    else:
+        # Through the dict form, which looks at kind and types: a constructor does not.
+        named = backoff.to_dict() if isinstance(backoff, BackoffSpec) else backoff
+        spec = BackoffSpec.from_dict(named)
+    for ms in (spec.delay_ms, spec.max_delay_ms, spec.jitter_ms):
+        if ms is not None and ms > MAX_MS:
+            raise ConfigError(f"a backoff of {ms} ms lies beyond what Redis can count exactly")
+    return spec

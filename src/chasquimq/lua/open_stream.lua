@@ -5,15 +5,17 @@
 --          4 '1': the group was lost while we ran, so set the stream up again
 -- Returns  {1 stream was created, else 0; IDMP-MAXSIZE now in force, 0 without IDMP}
 
-local fresh = redis.call('EXISTS', KEYS[1]) == 0
-local group = ARGV[1]
-local made = nil
-if fresh or group ~= '' then
-  -- Only MKSTREAM makes an empty stream; a producer, who has no group, borrows one for that.
-  made = redis.pcall('XGROUP', 'CREATE', KEYS[1], group ~= '' and group or 'chasqui', '0', 'MKSTREAM')
-  if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then
-    return made
+local group, fresh = ARGV[1], redis.call('EXISTS', KEYS[1]) == 0
+local missing = fresh or group ~= ''
+if not fresh then
+  -- Looked up rather than tried: a server out of memory refuses to create even what exists.
+  for _, row in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+    missing = missing and row[2] ~= group
   end
+end
+if missing then
+  -- Only MKSTREAM makes an empty stream; a producer, who has no group, borrows one for that.
+  redis.call('XGROUP', 'CREATE', KEYS[1], group ~= '' and group or 'chasqui', '0', 'MKSTREAM')
   if group == '' then
     redis.call('XGROUP', 'DESTROY', KEYS[1], 'chasqui')
   end
@@ -22,7 +24,7 @@ if ARGV[2] == '0' then
   return {fresh and 1 or 0, 0}
 end
 -- Other values wipe what a live stream remembers, so a stream that others made keeps its own.
-if fresh or (ARGV[4] == '1' and not made.err) then
+if fresh or (missing and ARGV[4] == '1') then
   redis.call('XCFGSET', KEYS[1], 'IDMP-MAXSIZE', ARGV[2], 'IDMP-DURATION', ARGV[3])
   return {fresh and 1 or 0, tonumber(ARGV[2])}
 end

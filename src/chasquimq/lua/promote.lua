@@ -11,7 +11,7 @@ redis.call('SET', KEYS[4], ARGV[1], 'EX', ARGV[2])
 
 local function split(member) -- name and envelope, as wire/delayed.py reads them
   local a, b, c, d = string.byte(member, 1, 4)
-  if not d then return nil end
+  if not a then return nil end
   local from, length = 2, a
   if c == 0 and d == 0 then from, length = 5, a + b * 256 end
   if from + length > #member then return nil end
@@ -38,11 +38,12 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT
   else
     local named = name ~= '' and {'n', name} or {}
     redis.call('XADD', KEYS[2], '*', 'd', envelope, unpack(named))
-    local id = job_id(envelope)
-    redis.call('DEL', ARGV[4] .. id)
-    moved[#moved + 1], moved[#moved + 2] = id, name
+    moved[#moved + 1], moved[#moved + 2] = job_id(envelope), name
   end
   redis.call('ZREM', KEYS[1], member)
+end
+for i = 1, #moved, 2 do -- last: a side-index that we may not delete must not hold up the jobs
+  redis.pcall('DEL', ARGV[4] .. moved[i])
 end
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local due = first[2] and math.min(tonumber(first[2]) - now, 1e12)

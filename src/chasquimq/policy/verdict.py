@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chasquimq.config import RetryOptions
+from chasquimq.config import MAX_MS, RetryOptions
 from chasquimq.errors import RetryError, UnrecoverableError
 from chasquimq.job import Again, Dead, Envelope, Reason
 from chasquimq.policy.backoff import Jitter, backoff_ms
@@ -29,6 +29,6 @@ def judge(
     if ran >= budget(envelope, options):
         return Dead(ran, Reason.RETRIES_EXHAUSTED)
     if isinstance(error, RetryError) and error.delay_ms is not None:
-        return Again(ran, error.delay_ms)
+        return Again(ran, min(error.delay_ms, MAX_MS))
     spec = envelope.retry.backoff if envelope.retry is not None else None
     return Again(ran, backoff_ms(ran, spec, options, jitter))

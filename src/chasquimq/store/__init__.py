@@ -44,6 +44,9 @@ class Store:
         pipe = await self.link.open()
         try:
             self.dialect_name = await choose(pipe, self._forced)
+        except ConnectionError:
+            await self.link.close()
+            raise self.link.no_answer() from None
         except BaseException:
             await self.link.close()
             raise

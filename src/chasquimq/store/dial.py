@@ -16,7 +16,7 @@ import msgspec
 
 from chasquimq.address import Address, CredentialProvider, Credentials, Endpoint
 from chasquimq.config import ConnectOptions
-from chasquimq.errors import AccessError, StoreUnavailableError
+from chasquimq.errors import AccessError, StoreError, StoreUnavailableError
 from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
@@ -95,6 +95,9 @@ class Dialer:
             who = (username, password) if username else (password,)
             reply = (await pipe.ask(pack("AUTH", *who)))[0]
             if isinstance(reply, Exception) and "without any password" not in str(reply):
+                if classify(reply) is Fault.REFUSED:
+                    # Not in the server's words: one that has no AUTH repeats its arguments.
+                    raise StoreError(f"{self.address} does not take AUTH; is it behind a proxy?")
                 raise as_error(reply, f"logging in to {self.address}")
         wanted = pack("SELECT", self.address.db) if self.address.db else pack("PING")
         reply = (await pipe.ask(wanted))[0]

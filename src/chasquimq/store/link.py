@@ -68,6 +68,10 @@ class Link:
     async def run(self, script: str, keys: Sequence[Arg], args: Sequence[Arg] = ()) -> Any:
         return await self.ask(*lua.call(script, keys, args))
 
+    def no_answer(self) -> StoreUnavailableError:
+        where = self._dialer.address
+        return StoreUnavailableError(f"the connection to {where} broke before the answer came")
+
     async def close(self) -> None:
         self._closing = True
         if self._mending is not None:
@@ -90,15 +94,15 @@ class Link:
         try:
             return (await pipe.ask(data))[0]
         except ConnectionError:
-            raise StoreUnavailableError(
-                f"the connection to {self._dialer.address} broke before the answer came"
-            ) from None
+            raise self.no_answer() from None
 
     async def _dial(self) -> Pipe:
         pipe = await self._dialer.dial(self._extra_reply_ms)
         if self._prepare is not None:
             try:
                 await self._prepare(pipe)
+            except ConnectionError:
+                raise self.no_answer() from None
             except BaseException:
                 pipe.close()
                 raise

@@ -148,8 +148,8 @@ class Pipe(asyncio.Protocol):
         self.closed = True
         if self._watch is not None:
             self._watch.cancel()
-        flights, self._flights = self._flights, deque()
-        for flight in flights:
+        while self._flights:  # emptied in place: we may be inside `data_received`
+            flight = self._flights.popleft()
             flight.lost(flight.replies)
         self.on_closed()
 

@@ -10,8 +10,8 @@
 
 A few bytes can declare four billion items, nest without end, or grow a hundredfold when built.
 So a value may have at most `MAX_DEPTH` containers inside each other and `MAX_NODES` values, and
-no declared length may exceed the bytes that are left. `payload.encode` refuses what is deeper,
-so nothing is written here that is not read here.
+a count or a length that the bytes do not bear out shows when their end is passed: nothing is
+set aside for it. `payload.encode` refuses what is deeper, so what we write, we can read.
 """
 
 from __future__ import annotations
@@ -84,8 +84,6 @@ def scan(data: bytes) -> int:
                 continue
             count, at = _count(data, at, head)
             nodes += count
-            if count > size - at:
-                raise WireError(f"declares {count} values, only {size - at} bytes are left")
             if nodes > MAX_NODES:
                 raise WireError(f"holds more than {MAX_NODES} values")
             if len(open_containers) >= MAX_DEPTH:
