@@ -166,7 +166,8 @@ class Producer:
     # -- drafts become commands --------------------------------------------------------------------
 
     def _enqueue(self, order: Order, drafts: Sequence[Draft], now_ms: int) -> list[str]:
-        chunk = self._options.chunk
+        # Never more in one write than may be un-answered: all of it may have to be sent again.
+        chunk = min(self._options.chunk, self._window)
         minted = self._mint.many(now_ms, len(drafts)) if len(drafts) > 1 else None
         tail = b"\xcf%b\x00" % now_ms.to_bytes(8, "big")
         ids: list[str] = []
