@@ -43,8 +43,11 @@ async def test_a_deleted_stream_is_created_again_with_its_settings(own_desk: Des
     async with own_desk.queue() as queue, own_desk.working(log, read_block_ms=500):
         await queue.add("before", 1)
         await own_desk.settled()
-        own_desk.redis.delete(own_desk.keys.stream)
-        await eventually(lambda: own_desk.redis.exists(own_desk.keys.stream))
+        with own_desk.redis.pipeline(transaction=True) as together:
+            together.delete(own_desk.keys.stream)  # and a producer that knows no settings
+            together.xadd(own_desk.keys.stream, {"d": b"\x94\xa4else\xc4\x01\x01\x01\x00"})
+            together.execute()
+        await eventually(lambda: "else" in log.done)
         await queue.add("after", 1, job_id="after")
         await eventually(lambda: log.done[-1] == "after")
         if own_desk.server.name == "redis-native":

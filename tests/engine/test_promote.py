@@ -32,18 +32,23 @@ async def test_a_delayed_job_runs_once_due_and_not_before(desk: Desk) -> None:
 
 
 async def test_a_job_put_in_front_is_not_late(desk: Desk) -> None:
-    """The promoter sleeps until the next score; an earlier one wakes it."""
-    seen: list[str] = []
-
-    async def handler(job: Job) -> None:
-        seen.append(job.id)
-
-    async with desk.queue() as queue, desk.working(handler):
-        await queue.add("far", 1, delay_ms=3_600_000, job_id="far")
-        await eventually(lambda: desk.redis.get(desk.keys.promoter_lock))
+    """The promoter sleeps until the next score; an earlier one wakes it. Polling, which would
+    hide a missing wake-up, is an hour away."""
+    store = await opened(desk)
+    promoter = Promoter(store, "holder", lambda happening: None, PromoteOptions(poll_ms=3_600_000))
+    async with desk.queue() as queue, asyncio.TaskGroup() as group:
+        await queue.add("far", 1, delay_ms=3_600_000)
+        group.create_task(promoter.run())
+        await eventually(lambda: promoter.leads)
         await queue.add("near", 1, delay_ms=5, job_id="near")
-        await eventually(lambda: seen == ["near"])
-        assert await queue.cancel_delayed("far")
+        await eventually(lambda: [envelope.id for envelope in desk.envelopes()] == ["near"])
+        [entry_id] = desk.abandon(1, "us")  # retries wake it, too
+        member = wire.join_member(b"", wire.pack_envelope(Envelope("again", b"\xc0", 1)))
+        retry = ("default", "us", entry_id, 5, member, desk.keys.wake)
+        assert await store.link.run("retry", (desk.keys.stream, desk.keys.delayed), retry) == 1
+        await eventually(lambda: "again" in [envelope.id for envelope in desk.envelopes()])
+        promoter.stop()
+    await store.close()
 
 
 async def test_a_promoted_job_can_no_longer_be_cancelled_and_its_id_stays_taken(

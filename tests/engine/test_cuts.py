@@ -1,0 +1,105 @@
+"""Replies that are lost on the way: the server acted, and we do not know. Nothing is lost, and
+nothing runs twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from chasquimq import BackoffSpec, Job
+from tests.chaos.kit.proxy import Proxy
+from tests.engine.desk import Desk, eventually
+
+FAST = BackoffSpec.fixed(1, jitter_ms=0)
+
+
+@pytest.fixture
+def proxy(desk: Desk) -> Iterator[Proxy]:
+    with Proxy(int(desk.redis.connection_pool.connection_kwargs["port"])) as proxy:
+        yield proxy
+
+
+class Log:
+    def __init__(self) -> None:
+        self.runs: list[tuple[str, int]] = []
+
+    async def __call__(self, job: Job) -> None:
+        self.runs.append((job.id, job.attempt))
+        if job.attempt == 0 and job.data % 5 == 0:
+            raise ValueError("once")
+
+    def expected(self, count: int) -> list[tuple[str, int]]:
+        first = [(f"id-{n}", 0) for n in range(count)]
+        return sorted(first + [(f"id-{n}", 1) for n in range(0, count, 5)])
+
+
+@pytest.mark.parametrize("every", [3, 7, 17, 40])
+async def test_every_kth_reply_is_cut(desk: Desk, proxy: Proxy, every: int) -> None:
+    """Of all commands, adds and reads and acks and moves alike."""
+    log = Log()
+    async with (
+        desk.queue(redis_url=proxy.url) as queue,
+        desk.working(
+            log, redis_url=proxy.url, backoff=FAST, concurrency=10, claim_min_idle_ms=60_000
+        ),
+    ):
+        await queue.add("n", 1, job_id="id-1")  # both are connected
+        await eventually(lambda: log.runs)
+        cut = proxy.cut(every, every=True)
+        jobs = [{"name": "n", "data": n, "job_id": f"id-{n}"} for n in range(300)]
+        for at in range(0, 300, 10):
+            await queue.add_bulk(jobs[at : at + 10])
+        proxy.heal()
+        await eventually(lambda: sorted(log.runs) == log.expected(300) or len(log.runs) > 360)
+        await desk.settled()
+    assert cut.done > 3
+    assert sorted(log.runs) == log.expected(300)
+    assert desk.pending() == []
+
+
+@pytest.mark.parametrize("command", ["XREADGROUP", "XACKDEL", "EVALSHA", "XADD"])
+async def test_the_replies_of_one_command_are_cut(desk: Desk, proxy: Proxy, command: str) -> None:
+    log = Log()
+    async with (
+        desk.queue(redis_url=proxy.url) as queue,
+        desk.working(
+            log, redis_url=proxy.url, backoff=FAST, concurrency=10, claim_min_idle_ms=60_000
+        ),
+    ):
+        await queue.add("n", 1, job_id="id-1")
+        await eventually(lambda: log.runs)
+        cut = proxy.cut(2, command=command, every=True)
+        jobs = [{"name": "n", "data": n, "job_id": f"id-{n}"} for n in range(60)]
+        for at in range(0, 60, 6):
+            await queue.add_bulk(jobs[at : at + 6])
+            await asyncio.sleep(0.02)
+        proxy.heal()
+        await eventually(lambda: sorted(log.runs) == log.expected(60) or len(log.runs) > 72)
+        await desk.settled()
+    if command in proxy.commands:
+        assert cut.done
+    assert sorted(log.runs) == log.expected(60)
+
+
+async def test_a_black_hole_is_noticed_and_left(desk: Desk, proxy: Proxy) -> None:
+    """Half-open: nothing comes, nothing breaks. The leases go over the same dead network, so
+    what runs is kept by the server's clock alone; here it stays short of the lease."""
+    log = Log()
+    async with (
+        desk.queue() as queue,
+        desk.working(
+            log, redis_url=proxy.url, backoff=FAST, read_block_ms=100, claim_min_idle_ms=60_000
+        ),
+    ):
+        await queue.add("n", 1, job_id="id-1")
+        await eventually(lambda: log.runs)
+        proxy.black_hole()
+        await queue.add("n", 2, job_id="id-2")
+        await asyncio.sleep(0.3)
+        proxy.reset()
+        proxy.heal()
+        await eventually(lambda: ("id-2", 0) in log.runs)
+        await desk.settled()
+    assert sorted(log.runs) == [("id-1", 0), ("id-2", 0)]
