@@ -74,7 +74,7 @@ class Consumer:
                 link.on_given_up = self._given_up
                 await link.open()
                 open_things.push_async_callback(link.close)
-            self._lease.start()
+            await self._lease.start()
             open_things.push_async_callback(self._lease.stop)
             with unwrapped():
                 async with asyncio.TaskGroup() as beside:

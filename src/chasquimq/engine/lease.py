@@ -17,8 +17,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from chasquimq.errors import ChasquiError
-from chasquimq.flow.pause import pause
 from chasquimq.store import Jobs, Link, Store
 
 log = logging.getLogger(__name__)
@@ -37,22 +35,25 @@ class Lease:
     ) -> None:
         self.renewed_at = time.monotonic()
         self.steady_since: float | None = None
-        self._dialer = store.dialer.impatient(max(lease_ms // 3, 1))
+        self._loop = asyncio.get_running_loop()
+        self._dialer = store.dialer.elsewhere(self._loop, max(lease_ms // 3, 1))
         self._jobs = jobs
         self._lease_s = lease_ms / 1000
         self._held = held
         self._lost = lost
-        self._loop = asyncio.get_running_loop()
-        self._ending = False
-        self._end: Callable[[], object] = _nothing  # ends the thread's wait, from this one
-        self._thread = threading.Thread(target=self._run, name="chasqui-lease", daemon=True)
+        self._cancel: Callable[[], object] = _nothing
 
-    def start(self) -> None:
+    async def start(self) -> None:
+        """Returns when the thread is there to be stopped."""
+        started = threading.Event()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._live(started)), name="chasqui-lease", daemon=True
+        )
         self._thread.start()
+        await asyncio.to_thread(started.wait)
 
     async def stop(self) -> None:
-        self._ending = True
-        self._end()
+        self._cancel()
         await asyncio.to_thread(self._thread.join)
 
     def steady(self) -> bool:
@@ -62,25 +63,27 @@ class Lease:
             return False
         return now - since >= self._lease_s
 
-    def _run(self) -> None:
-        asyncio.run(self._renew_until_stopped())
-
-    async def _renew_until_stopped(self) -> None:
+    async def _live(self, started: threading.Event) -> None:
+        """The thread's only task: renew, wait, again, until it is cancelled from outside."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
+        started.set()
         link = Link(self._dialer)
-        ended = asyncio.Event()
-        self._end = partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set)
         opened = False
-        while not self._ending:
-            try:
-                if not opened:
-                    await link.open()
-                    opened = True
-                await self._renew(link)
-            except (ChasquiError, OSError) as error:
-                self.steady_since = None
-                log.warning("renewing leases failed, trying again: %s", error)
-            await pause(ended, self._lease_s / 3)
-        await link.close()
+        try:
+            while True:
+                try:
+                    if not opened:
+                        await link.open()
+                        opened = True
+                    await self._renew(link)
+                except Exception as error:  # whatever it was: a lease not renewed is a lease lost
+                    self.steady_since = None
+                    log.warning("renewing leases failed, trying again: %s", error)
+                await asyncio.sleep(self._lease_s / 3)
+        except asyncio.CancelledError:
+            await link.close()
 
     async def _renew(self, link: Link) -> None:
         began = time.monotonic()

@@ -38,12 +38,13 @@ class Dialer:
         if address.insecure:
             log.warning("TLS certificates are not verified for %s (insecure=true)", address)
 
-    def impatient(self, limit_ms: int) -> Dialer:
-        """The same place, for someone who cannot wait longer than this for anything."""
+    def elsewhere(self, home: asyncio.AbstractEventLoop, limit_ms: int) -> Dialer:
+        """The same place, for a loop in another thread that cannot wait longer than this for
+        anything. Credentials are still asked for at home: a provider may belong to its loop."""
         limits = {"timeout_ms": limit_ms, "reply_ms": limit_ms, "max_retry_ms": limit_ms}
         short = {name: min(ms, getattr(self.options, name)) for name, ms in limits.items()}
         options = msgspec.structs.replace(self.options, **short)
-        return Dialer(self.address, self._provider, options)
+        return Dialer(self.address, self._provider and _asked_at(home, self._provider), options)
 
     async def dial(self, extra_reply_ms: int = 0) -> Pipe:
         """`extra_reply_ms`: how long this connection's commands may block on purpose."""
@@ -113,8 +114,18 @@ class Dialer:
         if self._provider is None:
             secret = self.address.password
             return self.address.username, secret.reveal() if secret is not None else None
-        answer: Any = self._provider(None if endpoint.path else str(endpoint))
-        if inspect.isawaitable(answer):
-            answer = await answer
-        username, password = answer
-        return username, password
+        return await _ask(self._provider, None if endpoint.path else str(endpoint))
+
+
+async def _ask(provider: CredentialProvider, host: str | None) -> Credentials:
+    answer: Any = provider(host)
+    username, password = await answer if inspect.isawaitable(answer) else answer
+    return username, password
+
+
+def _asked_at(home: asyncio.AbstractEventLoop, provider: CredentialProvider) -> CredentialProvider:
+    async def ask(host: str | None) -> Credentials:
+        asked = asyncio.run_coroutine_threadsafe(_ask(provider, host), home)
+        return await asyncio.wrap_future(asked)
+
+    return ask
