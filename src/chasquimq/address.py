@@ -157,11 +157,12 @@ def hide(url: str) -> str:
     Without an `@`, one that is no plain host and port is hidden whole: what stands where the
     port belongs may be a password.
     """
-    scheme, separator, rest = url.partition("://")
-    _, at, place = rest.rpartition("@")
+    scheme = _SCHEME.match(url)
+    front = scheme[0] if scheme else ""
+    _, at, place = url.removeprefix(front).rpartition("@")
     if at:
-        return f"{scheme}{separator}***@{place}"
-    return url if _PLACE.fullmatch(rest) else f"{scheme}{separator}***"
+        return f"{front}***@{place}"
+    return url if _PLACE.fullmatch(place) else f"{front}***"
 
 
 def _bad(url: str, why: str) -> ConfigError:

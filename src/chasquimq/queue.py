@@ -153,7 +153,11 @@ class Queue:
         if not drafts:
             return []
         producer = await self._here().producer()
-        ids, order = await producer.add(drafts, created_ms)
+        try:
+            ids, order = await producer.add(drafts, created_ms)
+        except QueueFullError as error:
+            error.outcomes = [error] * len(drafts)
+            raise
         added = [
             Job(job_id, job.get("name") or "", job["data"], 0, created_ms)
             for job_id, job in zip(ids, jobs, strict=True)

@@ -215,8 +215,9 @@ async def test_a_full_queue_refuses_and_keeps_what_it_has(desk: Desk) -> None:
         await queue.add_bulk([{"name": "n", "data": n} for n in range(10)])
         with pytest.raises(QueueFullError, match=r"CMQ-030.*10 jobs of at most 10"):
             await queue.add("n", 10)
-        with pytest.raises(QueueFullError):
+        with pytest.raises(QueueFullError) as caught:
             await queue.add_bulk([{"name": "n", "data": n} for n in range(3)])
+        assert [type(outcome) for outcome in caught.value.outcomes] == [QueueFullError] * 3
         assert desk.waiting() == 10
         await queue.add("later", 1, delay_ms=60_000)  # delayed jobs do not count
         desk.redis.xtrim(desk.keys.stream, maxlen=5, approximate=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from chasquimq import BackoffSpec, Job, UnrecoverableError, wire
 from chasquimq.job import Envelope, RetryOverride
 from tests.engine.desk import Desk
@@ -70,7 +72,9 @@ async def test_two_operators_replay_each_job_once(desk: Desk) -> None:
     assert sorted(envelope.id for envelope in desk.envelopes()) == sorted(ids)
 
 
-async def test_the_dlq_is_trimmed_only_when_asked_for(desk: Desk) -> None:
+async def test_the_dlq_is_trimmed_only_when_asked_for(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
     async def handler(job: Job) -> None:
         raise UnrecoverableError("no")
 
@@ -80,6 +84,7 @@ async def test_the_dlq_is_trimmed_only_when_asked_for(desk: Desk) -> None:
             await queue.add_bulk(jobs)
             await desk.settled()
         assert len(desk.dead()) == 400
+        assert "more than 50" in caplog.text
         async with desk.working(handler, dlq_max_stream_len=50, dlq_on_full="trim"):
             await queue.add_bulk(jobs)
             await desk.settled()

@@ -251,6 +251,7 @@ async def test_cancelling_a_run_gives_everything_back(desk: Desk) -> None:
     assert not worker.is_running
     assert desk.pending() == []
     assert desk.waiting() == 10
+    assert not desk.redis.exists(desk.keys.promoter_lock)
 
 
 async def test_run_and_close_are_as_documented(desk: Desk) -> None:

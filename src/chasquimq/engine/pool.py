@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -28,7 +29,10 @@ from chasquimq.job import Again, Dead, Envelope, Reason
 from chasquimq.policy.verdict import budget, judge, runs_so_far
 from chasquimq.store import Jobs, Row
 
+log = logging.getLogger(__name__)
+
 TURN_S = 0.001
+WARN_EVERY = 100
 
 Handler = Callable[[Any], Awaitable[Any]]
 Unwrap = Callable[[Envelope, str, int], Any]  # envelope, name, runs so far -> what a handler gets
@@ -54,7 +58,6 @@ class Pool:
         options: WorkerOptions,
     ) -> None:
         self.started = 0
-        self.buried_at = 0  # the DLQ's length at our last burial
         self._handler = handler
         self._unwrap = unwrap
         self._holdings = holdings
@@ -254,7 +257,8 @@ class Pool:
 
         def moved(length: int) -> None:
             if length:
-                self.buried_at = length
+                if length > options.max_len and length % WARN_EVERY == 1:
+                    log.warning("the DLQ holds %d jobs, more than %d", length, options.max_len)
                 happening = Buried(job_id, self._name(raw_name), dead.attempt, dead.reason)
                 self._announce(happening)
 

@@ -21,6 +21,8 @@ from chasquimq.store.resp import pack
 
 log = logging.getLogger(__name__)
 
+GOODBYE_S = 1.0
+
 
 class Promoter:
     def __init__(
@@ -45,9 +47,13 @@ class Promoter:
             await lead(self.tick, self._options.poll_ms / 1000, self._nudge, self._stop)
         finally:
             await ear.close()
+            await self._release()
+
+    async def _release(self) -> None:
         try:
-            await self._store.delayed.release(self._holder)
-        except StoreError as error:
+            async with asyncio.timeout(GOODBYE_S):
+                await self._store.delayed.release(self._holder)
+        except (StoreError, TimeoutError) as error:
             log.info("the promoter's lock was left to expire: %s", error)
 
     def stop(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import msgspec
 
@@ -24,35 +25,36 @@ class DeadLetters:
 
     async def peek(self, limit: int, after: str = "") -> list[DeadEntry]:
         """The oldest dead jobs, those behind the entry `after` if one is named."""
-        if limit <= 0:
-            return []
-        start = f"({after}" if after else "-"
-        rows = await self._link.ask("XRANGE", self._keys.dlq, start, "+", "COUNT", limit)
+        rows = await self._rows(limit, after)
         return [wire.unpack_dead(dlq_id, fields) for dlq_id, fields in rows]
 
     async def replay(self, limit: int) -> int:
         """Bring back the oldest `limit` that can be read; what cannot is passed over."""
-        moved, after = 0, ""
-        while moved < limit:
-            page = await self.peek(PAGE, after)
-            if not page:
-                break
-            after = page[-1].dlq_id
-            again = [ready for entry in page if (ready := _revived(entry)) is not None]
-            flat = [part for ready in again[: limit - moved] for part in ready]
+        moved, after, keys = 0, "", (self._keys.dlq, self._keys.stream)
+        while moved < limit and (page := await self._rows(PAGE, after)):
+            after = page[-1][0].decode()
+            ready = [found for row in page if (found := _revived(*row)) is not None]
+            flat = [part for found in ready[: limit - moved] for part in found]
             if flat:
-                moved += int(
-                    await self._link.run("replay", (self._keys.dlq, self._keys.stream), flat)
-                )
+                moved += int(await self._link.run("replay", keys, flat))
         return moved
 
+    async def _rows(self, limit: int, after: str) -> list[Any]:
+        if limit <= 0:
+            return []
+        start = f"({after}" if after else "-"
+        return list(await self._link.ask("XRANGE", self._keys.dlq, start, "+", "COUNT", limit))
 
-def _revived(entry: DeadEntry) -> tuple[str, bytes, str] | None:
-    """What `replay.lua` wants: the id, a fresh envelope, the name."""
+
+def _revived(dlq_id: bytes, fields: list[bytes]) -> tuple[bytes, bytes, bytes] | None:
+    """What `replay.lua` wants: the id, a fresh envelope, the name as it was."""
+    split = wire.split_entry(fields)
     try:
-        envelope = wire.unpack_envelope(entry.payload)
+        if isinstance(split, str):
+            raise WireError(split)
+        envelope = wire.unpack_envelope(split[0])
     except WireError as error:
-        log.warning("dlq entry %s stays: %s", entry.dlq_id, error)
+        log.warning("dlq entry %s stays: %s", dlq_id.decode(), error)
         return None
     fresh = msgspec.structs.replace(envelope, attempt=0)
-    return entry.dlq_id, wire.pack_envelope(fresh), entry.name
+    return dlq_id, wire.pack_envelope(fresh), split[1]

@@ -61,14 +61,14 @@ def pack_event(
     for extra in (*known, *(extra for extra in extras if extra not in known)):
         value = extras[extra]
         if value is not None:
-            fields += (extra.encode(), _raw(value))
+            text = cut(value, MAX_ERROR_BYTES) if isinstance(value, str) else b"%d" % value
+            fields += (extra.encode(), text)
     return fields
 
 
-def _raw(value: bytes | int | str) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    return cut(value, MAX_ERROR_BYTES) if isinstance(value, str) else b"%d" % value
+def _raw(value: bytes | str) -> bytes:
+    # Never cut: readers look jobs up by these.
+    return value if isinstance(value, bytes) else value.encode(errors="backslashreplace")
 
 
 def unpack_event(fields: Any) -> EventRow:

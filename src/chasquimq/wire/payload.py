@@ -31,21 +31,27 @@ _encode = msgspec.msgpack.Encoder().encode
 def encode(data: Any) -> bytes:
     """`data` as bytes; EncodeError, naming the place, for what a worker could not read back."""
     try:
-        # Encoding comes first: data that contains itself ends here, and is never walked.
-        encoded = _encode(data)
+        # The walk comes first: data that contains itself must not reach the encoder, whose own
+        # limit is as deep as the stack of a small thread is not.
         if type(data) in _SCALARS or (type(data) in _CONTAINERS and _is_plain(data)):
-            return encoded
-    except (TypeError, ValueError, OverflowError, RecursionError, BufferError):
-        pass  # rebuilding finds the place, or a form that the encoder takes
-    return _encode_odd(data)
-
-
-def _encode_odd(data: Any) -> bytes:
-    """Encode what is not plain as it stands: made plain first, or refused."""
+            encoded = _encode(data)
+            return encoded if len(encoded) <= MAX_NODES else _counted(encoded)
+    except (ValueError, OverflowError, RecursionError):
+        pass  # rebuilding finds the place
     try:
-        return _encode(_rebuild(data, "data", 1))
+        return _counted(_encode(_rebuild(data, "data", 1)))
     except RecursionError:
         raise EncodeError(_TOO_DEEP) from None
+
+
+def _counted(encoded: bytes) -> bytes:
+    """`encoded`, if a worker would not refuse it for the number of its values."""
+    if len(encoded) > MAX_NODES:
+        try:
+            scan(encoded)
+        except WireError as error:
+            raise EncodeError(f"data {error.args[0]}; send less, or a reference to it") from None
+    return encoded
 
 
 def _is_plain(node: Any, levels: int = MAX_DEPTH) -> bool:
@@ -136,18 +142,24 @@ _CONTAINER_HEADS = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))
 def decode(data: bytes) -> Any:
     """What `encode` was given; WireError for anything that is not exactly one harmless value."""
     try:
-        if len(data) > MAX_NODES or (0xFF in data and _may_hold_timestamp(data)):
+        # A scan costs more than the decoding, so bytes that cannot be harmful go without: too
+        # few to nest too deep, or to hold a timestamp. The decoder itself counts and measures.
+        if (len(data) > MAX_DEPTH and _may_be_large(data)) or (
+            0xFF in data and _may_hold_timestamp(data)
+        ):
             scan(data)
-        value = _decode(data)
-        # A scan asks each value, so it comes only when there are enough containers to nest too
-        # deep, and then only after a walk over what was built, which is faster, has said no.
-        if len(data) > MAX_DEPTH and _may_be_deep(data) and not _is_shallow(value):
-            scan(data)
-        return value
+        return _decode(data)
     except WireError as error:
         raise WireError(f"not readable: {error.args[0]}") from None
     except UNREADABLE as error:
         raise WireError(f"not readable: {error}") from error
+
+
+def _may_be_large(data: bytes) -> bool:
+    """Whether there are enough heads of containers to nest too deep, or too many bytes."""
+    if len(data) > MAX_NODES:
+        return True
+    return len(data) - len(data.translate(None, _CONTAINER_HEADS)) > MAX_DEPTH
 
 
 def _may_hold_timestamp(data: bytes) -> bool:
@@ -155,11 +167,3 @@ def _may_hold_timestamp(data: bytes) -> bool:
     if 0xD6 in data or 0xD7 in data or 0xC7 in data:
         return any(stamp in data for stamp in _TIMESTAMPS)
     return False
-
-
-def _is_shallow(value: Any) -> bool:
-    return type(value) not in _CONTAINERS or _is_plain(value)
-
-
-def _may_be_deep(data: bytes) -> bool:
-    return len(data) - len(data.translate(None, _CONTAINER_HEADS)) > MAX_DEPTH

@@ -60,38 +60,38 @@ _MAP16 = 0xDE
 
 def scan(data: bytes) -> int:
     """Where the first value of `data` ends; WireError when it is broken or out of bounds."""
-    size = len(data)
     at = 0
     nodes = left = 1
-    open_containers: list[int] = []  # what is left to read in each, outermost first
+    unfinished: list[int] = []  # what is left to read in each open container, outermost first
     try:
         while True:
-            while left == 0:
-                if not open_containers:
-                    if at > size:
-                        raise WireError("truncated")
-                    return at
-                left = open_containers.pop()
-            left -= 1
-            head = data[at]
-            step = _STEP[head]
-            if step:
-                at += step
-                continue
-            if head in _LENGTH_WIDTH:
-                body = at + 1 + _LENGTH_WIDTH[head]
-                at = body + int.from_bytes(data[at + 1 : body], "big")
-                continue
-            count, at = _count(data, at, head)
-            nodes += count
-            if nodes > MAX_NODES:
-                raise WireError(f"holds more than {MAX_NODES} values")
-            if len(open_containers) >= MAX_DEPTH:
-                raise WireError(f"nested deeper than {MAX_DEPTH}")
-            open_containers.append(left)
-            left = count
+            for done in range(1, left + 1):
+                head = data[at]
+                step = _STEP[head]
+                if step:
+                    at += step
+                elif head in _LENGTH_WIDTH:
+                    body = at + 1 + _LENGTH_WIDTH[head]
+                    at = body + int.from_bytes(data[at + 1 : body], "big")
+                else:
+                    count, at = _count(data, at, head)
+                    nodes += count
+                    if nodes > MAX_NODES:
+                        raise WireError(f"holds more than {MAX_NODES} values")
+                    if len(unfinished) >= MAX_DEPTH:
+                        raise WireError(f"nested deeper than {MAX_DEPTH}")
+                    unfinished.append(left - done)
+                    left = count
+                    break
+            else:
+                if not unfinished:
+                    break
+                left = unfinished.pop()
     except IndexError:
         raise WireError("truncated") from None
+    if at > len(data):
+        raise WireError("truncated")
+    return at
 
 
 def _count(data: bytes, at: int, head: int) -> tuple[int, int]:
