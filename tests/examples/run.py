@@ -1,0 +1,96 @@
+"""Run what a page shows, as its reader would: the blocks in order, against a real server."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import doctest
+import inspect
+import io
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from chasquimq import Queue, Worker
+from tests.examples.page import ROOT, Block
+
+PROGRAM_S = 20.0
+# The same for a process of its own: defaults that lead to the test's server.
+PRELUDE = """\
+import inspect, chasquimq
+for door in (chasquimq.Queue, chasquimq.Worker):
+    inspect.unwrap(door.__init__).__kwdefaults__.update({defaults!r})
+"""
+
+
+@contextlib.contextmanager
+def defaults(**options: Any) -> Iterator[None]:
+    """Give both doors other defaults, so that pages need not say where the test's server is."""
+    doors = [inspect.unwrap(door.__init__).__kwdefaults__ for door in (Queue, Worker)]
+    before = [dict(door) for door in doors]
+    for door in doors:
+        door.update(options)
+    try:
+        yield
+    finally:
+        for door, old in zip(doors, before, strict=True):
+            door.update(old)
+
+
+async def run_block(page: str, block: Block, namespace: dict[str, Any]) -> str:
+    """Execute a block, `await` at top level included; answers what it printed."""
+    # Line numbers as on the page, so that a traceback points there.
+    source = "\n" * (block.line - 1) + block.text
+    code = compile(source, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        answer = eval(code, namespace)
+        if inspect.isawaitable(answer):
+            async with asyncio.timeout(PROGRAM_S):
+                await answer
+    return out.getvalue()
+
+
+def run_program(block: Block, options: Mapping[str, Any], folder: Path) -> str:
+    """Run a block as a program: until it ends, or has printed what the page says; then Ctrl-C."""
+    file = folder / f"line_{block.line}.py"
+    file.write_text(PRELUDE.format(defaults=dict(options)) + block.text)
+    output = folder / f"line_{block.line}.txt"
+    with output.open("w") as out:
+        running = subprocess.Popen(
+            [sys.executable, "-u", file], stdout=out, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        )
+    with running:
+        deadline = time.monotonic() + PROGRAM_S
+        while running.poll() is None and time.monotonic() < deadline:
+            if block.prints and matches(block.prints, output.read_text()):
+                running.send_signal(signal.SIGINT)
+                break
+            time.sleep(0.02)
+        try:
+            _, complaints = running.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            raise
+    assert running.returncode in (0, -signal.SIGINT), complaints
+    return output.read_text()
+
+
+def run_redis_cli(block: Block, client: redis.Redis) -> list[Any]:
+    """Send a block's `redis-cli` lines; the server raises for a command that is wrong."""
+    text = re.sub(r"\\\n\s*", " ", block.text)
+    lines = [shlex.split(line, comments=True) for line in text.splitlines()]
+    return [client.execute_command(*words[1:]) for words in lines if words[:1] == ["redis-cli"]]
+
+
+def matches(expected: str, printed: str) -> bool:
+    return doctest.OutputChecker().check_output(expected, printed, doctest.ELLIPSIS)

@@ -1,0 +1,138 @@
+"""Every example runs as a real program, ends by itself and says what it did."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from tests.examples.page import ROOT
+from tests.servers import DIALECTS, Dialect, Servers
+
+EXAMPLES = ROOT / "examples"
+SHARED = "place.py"  # not a program: where the examples find a server
+
+DB = 10  # a database of its own on the shared server
+
+# What each must print, in this order; lines between are free.
+PRINTS = {
+    "quickstart.py": [
+        r"added [0-9A-Z]{26}",
+        r"  welcome: hello ada",
+        r"  welcome: hello grace",
+        r"  welcome: hello edsger",
+        r"greeted 3 users",
+    ],
+    "retries.py": [
+        r"  flaky: run 1",
+        r"  flaky: run 2",
+        r"  flaky: run 3",
+        r"dead:",
+        r"  wrong: unrecoverable after run 1, UnrecoverableError: no such user",
+        r"  hopeless: retries_exhausted after run 2, TimeoutError: no answer, as always",
+    ],
+    "delayed.py": [
+        r"cancelled: True",
+        r"cancelled again: False",
+        r"  \d\.\d s  now",
+        r"  \d\.\d s  half a second",
+        r"  \d\.\d s  once",
+        r"  \d\.\d s  one second",
+        r"  \d\.\d s  at a moment",
+        r"5 jobs ran",
+    ],
+    "bulk.py": [
+        r"added 10000 jobs in \d+\.\d+ s",
+        r"refused: CMQ-004: .*did you mean 'data'\?.*nothing was sent.*",
+        r"refused: CMQ-030: .*",
+        r"ran 10000 jobs in \d+\.\d+ s",
+    ],
+    "graceful_stop.py": [
+        r"first worker:",
+        r"  \(SIGTERM comes in\)",
+        r"  job 2 ends",
+        r"stopped with 3 of 8 done",
+        r"second worker did the rest: 8 runs of 8 jobs, \[0, 1, 2, 3, 4, 5, 6, 7\]",
+    ],
+    "demo.py": [
+        r"  added     5000 of 5000",
+        r"  done      5241 of 5241",
+        r"What became of them",
+        r"  thumbnail      5000       5000  5000        0       0",
+        r"  welcome-mail    200        200   200        0       0",
+        r"  charge-card      20         20    39       19       0",
+        r"  reminder         20         20    20        0       0",
+        r"  invoice           1          1     1        0       0",
+        r"  sync-crm          3          0     9        6       3",
+        r"  import-csv        3          0     3        0       3",
+        r"Dead letters .*",
+        r"  import-csv +unrecoverable +1  UnrecoverableError: 0\.csv has no header",
+        r"  sync-crm +retries_exhausted +3  RetryError: still down",
+        r"[\d,]+ jobs a second added in bulk, [\d,]+ a second run",
+        r"  6 jobs back in the queue",
+        r"  0 dead letters left, 5247 jobs completed in all",
+        r"Done in \d+\.\d s\.",
+        r"Next:",
+    ],
+}
+
+
+def run(example: str, environment: Mapping[str, str]) -> str:
+    """The output of an example that succeeded."""
+    clean = {key: value for key, value in os.environ.items() if key != "CHASQUI_REDIS_URL"}
+    ended = subprocess.run(
+        [sys.executable, EXAMPLES / example],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        env={**clean, **environment},
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert not ended.stderr
+    return ended.stdout
+
+
+def check(example: str, printed: str) -> None:
+    lines = iter(printed.splitlines())
+    for wanted in PRINTS[example]:
+        assert any(re.fullmatch(wanted, line) for line in lines), f"{wanted!r} not in\n{printed}"
+
+
+@pytest.mark.parametrize(
+    "dialect", [dialect for dialect in DIALECTS if dialect.forced is None], ids=lambda it: it.name
+)
+@pytest.mark.parametrize("example", PRINTS)
+def test_an_example_runs(example: str, dialect: Dialect, servers: Servers) -> None:
+    server = servers.shared(dialect)
+    printed = run(example, {"CHASQUI_REDIS_URL": f"{server.url}/{DB}"})
+    server.client(db=DB).flushdb()
+    check(example, printed)
+    assert "CHASQUI_REDIS_URL" in printed
+
+
+@pytest.mark.parametrize("example", ["quickstart.py", "demo.py"])
+def test_an_example_brings_its_own_server(example: str) -> None:
+    begin = time.monotonic()
+    printed = run(example, {})
+    check(example, printed)
+    assert "started for this example" in printed
+    assert time.monotonic() - begin < 15
+
+
+def test_every_example_is_checked() -> None:
+    programs = {path.name for path in EXAMPLES.glob("*.py")} - {SHARED}
+    assert programs == set(PRINTS)
+
+
+def test_what_make_demo_runs_is_there() -> None:
+    assert "examples/demo.py" in (ROOT / "Makefile").read_text()
+
+
+def test_the_demo_shows_a_bar_on_a_terminal_only() -> None:
+    assert "[###" not in run("demo.py", {})
