@@ -1,0 +1,200 @@
+"""Bytes made to hurt: few that claim to be many, deep ones, broken ones. None may cost much."""
+
+from __future__ import annotations
+
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from chasquimq import wire
+from chasquimq.errors import WireError
+from chasquimq.wire.scan import MAX_DEPTH, MAX_NODES, scan
+
+KIB = 1024
+MIB = 1024 * KIB
+
+COUNTS = {2: (0xFFFF, 0x8000), 4: (0xFFFF_FFFF, 0x1000_0000, 0x0010_0000)}
+HEADS = {"array": {2: 0xDC, 4: 0xDD}, "map": {2: 0xDE, 4: 0xDF}}
+LENGTHS = {"str": {1: 0xD9, 2: 0xDA, 4: 0xDB}, "bin": {1: 0xC4, 2: 0xC5, 4: 0xC6}}
+LENGTHS["ext"] = {1: 0xC7, 2: 0xC8, 4: 0xC9}
+
+
+def declared(head: int, width: int, count: int) -> bytes:
+    return bytes((head,)) + count.to_bytes(width, "big")
+
+
+def corpus() -> dict[str, bytes]:
+    bombs: dict[str, bytes] = {}
+    for kind, heads in HEADS.items():
+        for width, head in heads.items():
+            for count in COUNTS[width]:
+                opening = declared(head, width, count)
+                bombs[f"{kind} of {count}"] = opening
+                bombs[f"{kind} of {count}, some there"] = opening + b"\xc0" * 100
+                bombs[f"{kind} of {count} as a key"] = b"\x81" + opening
+                bombs[f"{kind} of {count} in itself"] = opening * (64 * KIB // len(opening))
+    for kind, heads in LENGTHS.items():
+        for width, head in heads.items():
+            longest = 256**width - 1
+            bombs[f"{kind} of {longest}"] = declared(head, width, longest) + b"x"
+            bombs[f"{kind} of {longest} in a map"] = b"\x81\xa1a" + declared(head, width, longest)
+    for head in range(0xD4, 0xD9):
+        bombs[f"fixext {head:x}"] = bytes((head, 5)) + bytes(16)
+        bombs[f"fixext {head:x} of -1"] = bytes((head, 0xFF)) + b"\xff" * 16
+    for length in (MAX_DEPTH + 1, 5_000, 300 * KIB):
+        for name, opening in (
+            ("arrays", b"\x91"),
+            ("maps", b"\x81\xa1a"),
+            ("keys", b"\x81"),
+            ("pairs", b"\x92\x01"),
+            ("wide arrays", b"\xdc\x00\x01"),
+        ):
+            # `keys` ends in the middle, but it is refused for its depth before that.
+            bombs[f"{length} {name} deep"] = opening * length + b"\xc0"
+    bombs["more values than allowed"] = declared(0xDD, 4, MAX_NODES) + b"\xc0" * MAX_NODES
+    bombs["a mebibyte of empty maps"] = declared(0xDD, 4, MIB) + b"\x80" * MIB
+    bombs["ten mebibytes of empty arrays"] = declared(0xDD, 4, 10 * MIB) + b"\x90" * 10 * MIB
+    bombs["timestamp 96 out of range"] = b"\xc7\x0c\xff" + b"\xff" * 12
+    bombs["bad text"] = b"\xa4\xff\xfe\xfd\xfc"
+    bombs["bad text as a key"] = b"\x81\xa1\xff\xc0"
+    bombs["overlong text"] = b"\xa2\xc0\x80"
+    bombs["a surrogate as text"] = b"\xa3\xed\xa0\x80"
+    bombs["a map as a key"] = b"\x81\x80\xc0"
+    bombs["never used"] = b"\xc1" * 100
+    bombs["never used, inside"] = b"\x93\x01\xc1\x01"
+    bombs["nothing"] = b""
+    bombs["half a float"] = b"\xcb\x00"
+    bombs["half a number"] = b"\xcf\x00\x00"
+    return bombs
+
+
+BOMBS = corpus()
+READERS: dict[str, Callable[[bytes], Any]] = {
+    "payload": wire.decode,
+    "envelope": wire.unpack_envelope,
+    "spec": wire.unpack_spec,
+    "retry": wire.unpack_retry,
+}
+
+
+def cost(read: Callable[[bytes], Any], data: bytes) -> tuple[int, float]:
+    """Bytes taken at the peak, and seconds, to refuse `data`."""
+    started = time.monotonic()
+    tracemalloc.start()
+    try:
+        with pytest.raises(WireError):
+            read(data)
+        return tracemalloc.get_traced_memory()[1], time.monotonic() - started
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_corpus_is_large_enough() -> None:
+    assert len(BOMBS) >= 60
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_at_little_cost(name: str, reader: str) -> None:
+    data = BOMBS[name]
+    taken, seconds = cost(READERS[reader], data)
+    # Copies of the input are fine; anything built out of what it only claims is not.
+    assert taken < 2 * len(data) + 512 * KIB
+    assert seconds < 20  # a guard against hanging, not a measurement
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_inside_an_envelope_is_refused_at_little_cost(name: str) -> None:
+    for shape in (b"\x94\xa1i%b\x02\x00", b"\x94\xa1i\xc4\x00\x02%b", b"\x85\xa1x%b\xa2id"):
+        taken, _ = cost(wire.unpack_envelope, shape % BOMBS[name])
+        assert taken < 3 * len(BOMBS[name]) + 512 * KIB
+
+
+def test_depth_is_refused_before_the_decoder_runs_into_a_small_stack() -> None:
+    refused: list[WireError] = []
+
+    def read() -> None:
+        for opening in (b"\x91", b"\x81\xa1a", b"\x92\x01", b"\xdc\x00\x01"):
+            try:
+                wire.decode(opening * 9_000 + b"\xc0")
+            except WireError as error:
+                refused.append(error)
+        data: list[Any] = []
+        data += [data, data]
+        try:
+            wire.encode(data)
+        except WireError as error:
+            refused.append(error)
+
+    before = threading.stack_size(256 * KIB)
+    try:
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert ["nested deeper than 512" in str(error) for error in refused] == [True] * 5
+
+
+def test_what_is_allowed_grows_by_a_bounded_factor() -> None:
+    # The worst there is: two bytes of MessagePack that become a dict and a list each.
+    data = declared(0xDD, 4, 20_000) + b"\x91\x80" * 20_000
+    tracemalloc.start()
+    try:
+        wire.decode(data)
+        assert tracemalloc.get_traced_memory()[1] < 150 * len(data)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_million_values_are_counted_before_they_are_built() -> None:
+    at_limit = declared(0xDD, 4, MAX_NODES - 1) + b"\xc0" * (MAX_NODES - 1)
+    assert scan(at_limit) == len(at_limit)
+    with pytest.raises(WireError, match="more than 1000000 values"):
+        scan(declared(0xDD, 4, MAX_NODES) + b"\xc0" * MAX_NODES)
+    # ... also when no single container holds too many
+    full = declared(0xDC, 2, 65_535) + b"\x90" * 65_535
+    with pytest.raises(WireError, match="more than 1000000 values"):
+        wire.decode(declared(0xDD, 4, 20) + full * 20)
+
+
+VALUES = [
+    *(None, True, -1, -200, 2**64 - 1, -(2**63), 1.5),
+    *("a", "a" * 40, "a" * 300, "a" * 70_000, b"a", b"a" * 300, b"a" * 70_000),
+    *([], [1] * 20, [1] * 70_000, {}, {"a": [{"b": 1}]}),
+    *({number: str(number) for number in range(300)}, dict.fromkeys(range(70_000))),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
+def test_a_scan_finds_the_end_of_every_kind_of_value(value: Any) -> None:
+    data = msgspec.msgpack.encode(value)
+    assert scan(data) == len(data)
+    assert scan(data + b"\xc1") == len(data)
+    for short in {0, len(data) // 2, len(data) - 1}:
+        with pytest.raises(WireError):
+            scan(data[:short])
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("c1", "never uses"),
+        ("91 d4 01 00", "extension type"),
+        ("c7 0c ff", "extension type"),
+        ("dc ff ff c0", "truncated"),
+        ("a5 61", "truncated"),
+    ],
+)
+def test_a_scan_says_what_is_wrong(data: str, why: str) -> None:
+    with pytest.raises(WireError, match=why):
+        scan(bytes.fromhex(data))
+
+
+def test_a_half_width_float_is_scanned() -> None:
+    assert scan(b"\xca\x00\x00\x00\x00") == 5

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chasquimq import wire
+from chasquimq.errors import ConfigError
+from chasquimq.wire import Keys
+
+KEYS = [
+    (Keys("q").stream, "{chasqui:q}:stream"),
+    (Keys("q").delayed, "{chasqui:q}:delayed"),
+    (Keys("q").dlq, "{chasqui:q}:dlq"),
+    (Keys("q").events, "{chasqui:q}:events"),
+    (Keys("q").repeat, "{chasqui:q}:repeat"),
+    (Keys("q").promoter_lock, "{chasqui:q}:promoter:lock"),
+    (Keys("q").scheduler_lock, "{chasqui:q}:scheduler:lock"),
+    (Keys("q").paused, "{chasqui:q}:paused"),
+    (Keys("q").unique, "{chasqui:q}:unique"),
+    (Keys("q").wake, "{chasqui:q}:wake"),
+    (Keys("q").result("é"), "{chasqui:q}:result:é"),
+    (Keys("q").dlid(b"1"), "{chasqui:q}:dlid:1"),
+    (Keys("q").didx("1"), "{chasqui:q}:didx:1"),
+    (Keys("q").spec("a::every:5"), "{chasqui:q}:repeat:spec:a::every:5"),
+    (Keys("q").idmp("p", "1"), "{chasqui:q}:idmp:p:1"),
+    (Keys("a b:ñ").stream, "{chasqui:a b:ñ}:stream"),
+]
+
+
+@pytest.mark.parametrize(("key", "expected"), KEYS)
+def test_a_key_has_the_documented_bytes(key: bytes, expected: str) -> None:
+    assert key == expected.encode()
+
+
+@pytest.mark.parametrize(
+    "name", ["", "{", "a}", "a\nb", "\0", "\x7f", "\x9b", "\ud800", b"q", None]
+)
+def test_a_queue_name_that_breaks_keys_or_tools_is_refused(name: Any) -> None:
+    with pytest.raises(ConfigError, match="queue name"):
+        wire.check_queue_name(name)
+    with pytest.raises(ConfigError):
+        Keys(name)
+
+
+def test_keys_do_not_change() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Keys("q").stream = b"other"  # type: ignore[misc]
+    assert not hasattr(Keys("q"), "__dict__")
+
+
+def is_accepted(name: str) -> bool:
+    try:
+        wire.check_queue_name(name)
+    except ConfigError:
+        return False
+    return True
+
+
+names = st.text(min_size=1, max_size=12).filter(is_accepted)
+
+
+@given(queue=names, other=names, job_id=st.text(min_size=1).filter(str.isprintable))
+def test_keys_of_one_queue_share_a_slot_and_two_queues_share_no_key(
+    queue: str, other: str, job_id: str
+) -> None:
+    def made(name: str) -> list[bytes]:
+        keys = Keys(name)
+        return [
+            *(getattr(keys, slot) for slot in Keys.__slots__ if slot not in ("queue", "tag")),
+            keys.result(job_id),
+            keys.dlid(job_id),
+            keys.didx(job_id),
+            keys.spec(job_id),
+            keys.idmp("p", job_id),
+        ]
+
+    ours = made(queue)
+    assert len(set(ours)) == len(ours)
+    # A cluster hashes what stands between the first brace and the first closing one after it.
+    assert {key.partition(b"{")[2].partition(b"}")[0] for key in ours} == {
+        b"chasqui:" + queue.encode()
+    }
+    if other != queue:
+        assert not {*ours} & {*made(other)}
