@@ -263,8 +263,7 @@ async def test_no_more_than_concurrency_run_at_once(desk: Desk) -> None:
 
 
 async def test_a_slow_worker_does_not_hoard(desk: Desk) -> None:
-    """What one worker holds is bounded, so that others find work: here, its slots and the two
-    per slot it may read ahead before it knows how fast its handlers are."""
+    """It reads ahead only as fast as its handlers are; of these it knows nothing yet."""
     gate = asyncio.Event()
 
     async def handler(job: Job) -> None:
@@ -274,9 +273,29 @@ async def test_a_slow_worker_does_not_hoard(desk: Desk) -> None:
         await queue.add_bulk([{"name": "n", "data": n} for n in range(100)])
         await eventually(lambda: len(desk.pending()) >= 2)
         await queue.add("n", 100)
-        assert len(desk.pending()) <= 6
+        assert len(desk.pending()) == 2
         gate.set()
         await desk.settled()
+
+
+async def test_a_worker_that_got_stuck_gives_back_what_it_had_read_ahead(desk: Desk) -> None:
+    gate = asyncio.Event()
+    seen = 0
+
+    async def handler(job: Job) -> None:
+        nonlocal seen
+        seen += 1
+        if seen > 2_000:  # by now it is known to be fast, and hundreds are read ahead
+            await gate.wait()
+
+    async with desk.queue() as queue, desk.working(handler, concurrency=2):
+        await queue.add_bulk([{"name": "n", "data": n} for n in range(4_000)])
+        await eventually(lambda: seen == 2_002)
+        await eventually(lambda: len(desk.pending()) == 2)
+        assert desk.waiting() == 4_000 - 2_000
+        gate.set()
+        await desk.settled()
+    assert seen == 4_000
 
 
 async def test_two_workers_share_a_queue_and_run_each_job_once(desk: Desk) -> None:

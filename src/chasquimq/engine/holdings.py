@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from chasquimq.store import Row
 
@@ -33,14 +34,16 @@ class Holdings:
         self.hungry = False  # the reader waits for room
         self.low = 0  # the queue length at which it is worth a look
         self._concurrency = concurrency
-        self._ahead = 2 * concurrency
+        self._ahead = 0  # until it is known how fast the handlers are
         self._idle: deque[asyncio.Future[None]] = deque()
         self._waking = False
         self._room: asyncio.Future[None] | None = None
         self._taken = 0
         self._started = 0
+        self._looked_at = -1
         self._measured_at = 0.0
         self._suspect: bytes | None = None
+        self._watched: set[bytes] | None = None
         self._cleared: asyncio.Future[None] | None = None
 
     # -- the reader's side -------------------------------------------------------------------
@@ -70,17 +73,27 @@ class Holdings:
             self.refused += len(ids) - len(rows)
             ids = [row[0] for row in rows]
         self._measure()
-        self.ids.update(ids)
+        self._hold(ids)
         self.queue.extend(rows)
         self._taken += len(ids)
         self.wake()
+
+    @contextmanager
+    def watching(self) -> Iterator[set[bytes]]:
+        """Every id that is held at any time during the block. Who asks Redis what is pending
+        must compare with this: an entry may be acked and released while the answer travels."""
+        self._watched = set(self.ids)
+        try:
+            yield self._watched
+        finally:
+            self._watched = None
 
     async def take_suspect(self, row: Row) -> None:
         """Run this one next, and wait until it is settled."""
         if row[0] in self.ids:
             self.refused += 1
             return
-        self.ids.add(row[0])
+        self._hold([row[0]])
         self.queue.appendleft(row)
         self._taken += 1
         self._suspect = row[0]
@@ -94,6 +107,18 @@ class Holdings:
         if gone:
             self.queue = deque(row for row in self.queue if row[0] not in gone)
             self.release(gone)
+
+    def surrender(self) -> list[Row]:
+        """Queued deliveries that others should have: nothing was started since the last call.
+        They are still held; suspects stay, their count would not survive."""
+        started, before = self._taken - len(self.queue), self._looked_at
+        self._looked_at = started
+        if started != before:
+            return []
+        stuck = [row for row in self.queue if len(row) == 2]
+        self.queue = deque(row for row in self.queue if len(row) > 2)
+        self._ahead = self.low = 0
+        return stuck
 
     def close(self) -> list[Row]:
         """Start nothing more; answers what was queued and not started, still held."""
@@ -149,6 +174,11 @@ class Holdings:
             self.feed()
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _hold(self, ids: list[bytes]) -> None:
+        self.ids.update(ids)
+        if self._watched is not None:
+            self._watched.update(ids)
 
     def _worthwhile(self) -> int:
         room = self.room()

@@ -4,7 +4,8 @@
 2. `recover`: on a timer, and only while our own leases are steady, claim what dead consumers
    left. Such an entry is a suspect: it may have killed its worker. Suspects are taken one at a
    time, each run before anything new, and the next is not claimed before it is settled, so a
-   job that kills its worker drags no neighbour along twice;
+   job that kills its worker drags no neighbour along twice. On the same timer, what was read
+   ahead and cannot be started is given back;
 3. a lost stream or group is created again; after a lost reply, what it had brought is listed
    and taken up, because nobody else will.
 """
@@ -129,16 +130,21 @@ class Reader:
             try:
                 await self.link.up()
                 await self._jobs.join(self._stream, again=True)  # it may have come back empty
-                rows = await self._jobs.adopt(len(self._holdings.ids) + self._options.batch)
+                missing = await self._missing()
             except StoreError as error:
                 log.warning("cannot look for lost replies yet: %s", error)
                 await pause(self._stop, AGAIN_S)
                 continue
-            missing = [row for row in rows if row[0] not in self._holdings.ids]
             if missing:
                 log.info("took up %d deliveries whose reply was lost", len(missing))
                 self._holdings.take(missing)
             return
+
+    async def _missing(self) -> list[Row]:
+        """What is pending under our name and has not been held."""
+        with self._holdings.watching() as held:
+            rows = await self._jobs.adopt(len(held) + self._options.batch)
+            return [row for row in rows if row[0] not in held]
 
     # -- what dead consumers left ----------------------------------------------------------------
 
@@ -148,6 +154,20 @@ class Reader:
             if steady() and await self._claim():
                 continue
             await pause(self._stop, every_s)
+            await self._share()
+
+    async def _share(self) -> None:
+        """Give back what is queued here while all our slots are busy with long jobs."""
+        rows = self._holdings.surrender()
+        if not rows:
+            return
+        try:
+            await self._jobs.give_back(rows)
+        except StoreError as error:
+            log.warning("cannot give back %d jobs: %s", len(rows), error)
+            self._holdings.queue.extend(rows)
+            return
+        self._holdings.release([row[0] for row in rows])
 
     async def _claim(self) -> bool:
         """Claim one suspect and see it through; False when there was none."""

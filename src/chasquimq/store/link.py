@@ -79,6 +79,10 @@ class Link:
             await asyncio.wait([self._mending])
         if self.pipe is not None:
             self.pipe.close()
+        # Whoever still asks is told at once, instead of waiting for a pipe that will not come.
+        where = self._dialer.address
+        self._given_up = StoreUnavailableError(f"the connection to {where} has been closed")
+        self._up.set()
 
     # -- inside --------------------------------------------------------------------------------
 

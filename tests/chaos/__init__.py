@@ -1,0 +1,1 @@
+"""Faults on purpose: real servers, real processes, real kill -9."""

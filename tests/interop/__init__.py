@@ -1,0 +1,1 @@
+"""Our side and the reference, on one queue."""

@@ -1,0 +1,35 @@
+"""Both sides on one native server: the reference speaks no other dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.interop.side import Side
+from tests.servers import DIALECTS, DialectServer, Servers
+
+NATIVE = DIALECTS[0]
+
+
+@pytest.fixture(scope="session", params=[pytest.param(NATIVE, id=NATIVE.name)])
+def native_server(request: pytest.FixtureRequest, servers: Servers) -> DialectServer:
+    return servers.shared(request.param)
+
+
+@pytest.fixture
+def side(native_server: DialectServer, queue_name: str, tmp_path: Path) -> Iterator[MakeSide]:
+    """Makes sides, by name, on this test's queue; all are stopped at its end."""
+    with ExitStack() as stack:
+
+        def make(name: str) -> Side:
+            return stack.enter_context(
+                Side(name, native_server.url, queue_name, tmp_path / f"{name}.stderr")
+            )
+
+        yield make
+
+
+MakeSide = Callable[[str], Side]

@@ -1,0 +1,130 @@
+"""One side of the river: a process that adds, inspects and works with one implementation.
+
+The same `driver` runs under our interpreter and under the reference's; whatever one side can be
+asked, the other can be asked too.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from tests.chaos.kit.fleet import ROOT, environment
+from tests.chaos.kit.wait import eventually
+from tests.interop.reference import interpreter
+
+
+class Seen(NamedTuple):
+    """A job as a handler saw it, or as `add` returned it."""
+
+    id: str
+    name: str
+    data: Any
+    attempt: int
+    created_at_ms: int
+
+
+class Side:
+    """A process on one queue: producer, inspector and, when asked, worker."""
+
+    def __init__(self, name: str, url: str, queue: str, stderr: Path) -> None:
+        self.is_ours = name == "ours"
+        self._name = name
+        self._stderr = stderr
+        python = sys.executable if self.is_ours else str(interpreter())
+        with stderr.open("ab") as errors:
+            self._child = subprocess.Popen(
+                [python, "-m", "tests.interop.driver", url, queue],
+                cwd=ROOT,
+                env=environment(ours=self.is_ours),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        if self._read_line().strip() != "ready":
+            raise AssertionError(f"{self._name} did not start:\n{self.errors}")
+
+    @property
+    def errors(self) -> str:
+        return self._stderr.read_text(errors="replace")[-2000:]
+
+    def about(self) -> dict[str, str]:
+        """The version that answers, and the file it was imported from."""
+        return dict(self._ask("about"))
+
+    def add(self, name: str, data: Any, **options: Any) -> Seen:
+        return Seen(**self._ask("add", name=name, data=data, **options))
+
+    def add_unique(self, name: str, data: Any, **options: Any) -> Seen:
+        return Seen(**self._ask("add_unique", name=name, data=data, **options))
+
+    def add_bulk(self, jobs: list[dict[str, Any]]) -> list[Seen]:
+        return [Seen(**job) for job in self._ask("add_bulk", jobs=jobs)]
+
+    def cancel_delayed(self, job_id: str) -> bool:
+        return bool(self._ask("cancel_delayed", job_id=job_id))
+
+    def peek_dlq(self, limit: int = 20) -> list[dict[str, Any]]:
+        entries = self._ask("peek_dlq", limit=limit)
+        return [{**entry, "payload": bytes.fromhex(entry["payload"])} for entry in entries]
+
+    def replay_dlq(self, limit: int = 100) -> int:
+        return int(self._ask("replay_dlq", limit=limit))
+
+    def work(self, *, fail_below: int = 0, unrecoverable: bool = False, **options: Any) -> None:
+        """Start a worker whose attempts below `fail_below`, or all for good, fail."""
+        self._ask("work", fail_below=fail_below, unrecoverable=unrecoverable, **options)
+
+    def seen(self) -> list[Seen]:
+        return [Seen(**job) for job in self._ask("seen")]
+
+    def wait_seen(self, runs: int, timeout: float = 20.0) -> list[Seen]:
+        """What its handler saw, once it has run that often."""
+        eventually(lambda: len(self.seen()) >= runs, timeout, or_say=lambda: self.seen())
+        return self.seen()
+
+    def rest(self) -> None:
+        """Stop the worker as a user would."""
+        self._ask("rest")
+
+    def stop(self) -> None:
+        """End the process, hard: a reference worker that was closed reads on for a while."""
+        self._child.kill()
+        self._child.wait()
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None and self.errors.strip():
+            error.add_note(f"what {self._name} said:\n{self.errors}")
+        self.stop()
+
+    def _ask(self, do: str, **arguments: Any) -> Any:
+        assert self._child.stdin is not None
+        self._child.stdin.write(json.dumps({"do": do, "with": arguments}) + "\n")
+        self._child.stdin.flush()
+        line = self._read_line()
+        if not line:
+            raise AssertionError(f"{self._name} ended during {do!r}:\n{self.errors}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(f"{self._name}: {do!r} failed: {answer['error']}")
+        return answer["value"]
+
+    def _read_line(self) -> str:
+        assert self._child.stdout is not None
+        return self._child.stdout.readline()
