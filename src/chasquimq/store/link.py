@@ -39,6 +39,7 @@ class Link:
         self._mending: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
         self._given_up: ChasquiError | None = None
+        self._trouble = ""  # why the last try to reconnect failed
 
     async def open(self) -> Pipe:
         pipe = await self._dial()
@@ -94,6 +95,7 @@ class Link:
         except TimeoutError:
             raise StoreUnavailableError(
                 f"Redis at {self._dialer.address} has been away for {limit_ms} ms"
+                f"{self._trouble and f'; the last try: {self._trouble}'}"
             ) from None
         try:
             return (await pipe.ask(data))[0]
@@ -136,7 +138,8 @@ class Link:
                 pipe = await self._dial()
             except Exception as error:  # a credential provider may raise anything
                 tries += 1
-                log.warning("reconnecting to %s: %s", self._dialer.address, _words(error))
+                self._trouble = _words(error)
+                log.warning("reconnecting to %s: %s", self._dialer.address, self._trouble)
                 if options.max_retries is not None and tries >= options.max_retries:
                     self._give_up(error)
                     return

@@ -1,0 +1,95 @@
+"""A link whose scripts break off at their n-th command, and a census of where jobs are then."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from chasquimq import lua, wire
+from chasquimq.errors import StoreError, WireError
+from chasquimq.store import Link
+from chasquimq.store.resp import Arg
+from tests.store.shelf import GROUP, Shelf
+
+PREAMBLE = Path(__file__).with_name("faulty.lua").read_text()
+
+
+async def break_off(shelf: Shelf, nth: int, act: Callable[[Any], Awaitable[Any]]) -> bool:
+    """Do it over a link whose scripts fail at their n-th command; False if they have no n-th."""
+    mark = shelf.keys.tag + b"injected"
+    with suppress(StoreError):
+        await act(FaultyLink(shelf.link, nth, mark))
+    return bool(shelf.redis.delete(mark))
+
+
+class FaultyLink:
+    """Runs the store's scripts with one command of theirs failing; in all else a `Link`."""
+
+    def __init__(self, link: Link, nth: int, mark: bytes) -> None:
+        self._link = link
+        self._preamble = PREAMBLE.replace("NTH", str(nth)).replace("INJECTED", mark.decode())
+
+    async def ask(self, *command: Arg) -> Any:
+        if command[0] != "EVALSHA":
+            return await self._link.ask(*command)
+        source = lua.BY_SHA[str(command[1])]
+        return await self._link.ask("EVAL", self._preamble + source, *command[2:])
+
+    async def run(self, script: str, keys: Any, args: Any = ()) -> Any:
+        return await self.ask(*lua.call(script, keys, args))
+
+
+def places(shelf: Shelf) -> dict[str, list[str]]:
+    """Where each job is alive, by its id; bytes that are no job are named by themselves.
+
+    An entry that was acked and is still there is not alive: nobody will be given it.
+    """
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    if shelf.redis.type(shelf.keys.stream) == b"stream":
+        pending, read_to = _group(shelf)
+        for entry_id, fields in shelf.entries():
+            if entry_id in pending or _order(entry_id) > read_to:
+                where = "pending" if entry_id in pending else "waiting"
+                found[_job(fields[b"d"])].append(where)
+    if shelf.redis.type(shelf.keys.delayed) == b"zset":
+        for one in shelf.delayed():
+            try:
+                found[_job(wire.split_member(one)[1])].append("delayed")
+            except WireError:
+                found[repr(one)].append("delayed")
+    if shelf.redis.type(shelf.keys.dlq) == b"stream":
+        for fields in shelf.dead():
+            found[_job(fields[b"d"])].append("dead")
+    return dict(found)
+
+
+def wipe(shelf: Shelf) -> None:
+    for key in shelf.redis.scan_iter(match=shelf.keys.tag + b"*", count=10_000):
+        shelf.redis.delete(key)
+
+
+def _group(shelf: Shelf) -> tuple[dict[bytes, Any], tuple[int, ...]]:
+    try:
+        pending = shelf.pending()
+    except redis.ResponseError:  # no group: nothing has been read
+        return {}, (-1,)
+    (group,) = [
+        g for g in shelf.redis.xinfo_groups(shelf.keys.stream) if g["name"] == GROUP.encode()
+    ]
+    return pending, _order(group["last-delivered-id"])
+
+
+def _order(entry_id: bytes) -> tuple[int, ...]:
+    return tuple(map(int, entry_id.split(b"-")))
+
+
+def _job(body: bytes) -> str:
+    try:
+        return wire.unpack_envelope(body).id
+    except WireError:
+        return repr(body)

@@ -1,0 +1,192 @@
+"""A Redis URL is read into a place to connect to, and shows its secret to nobody."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import traceback
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chasquimq.address import DEFAULT_URL, Address, Endpoint, Secret, hide, read_url
+from chasquimq.errors import ArgumentError, ConfigError
+
+URLS = [  # (url, what it says)
+    ("redis://h", Address(Endpoint("h", 6379))),
+    ("redis://h:1234/5", Address(Endpoint("h", 1234), 5)),
+    ("redis://h:1234/", Address(Endpoint("h", 1234))),
+    ("redis://", Address(Endpoint("127.0.0.1", 6379))),
+    ("h:1234/5", Address(Endpoint("h", 1234), 5)),
+    ("h", Address(Endpoint("h", 6379))),
+    ("redis://[::1]:1234/5", Address(Endpoint("::1", 1234), 5)),
+    ("redis://u@h", Address(Endpoint("h", 6379), 0, "u")),
+    ("redis://u:password@h", Address(Endpoint("h", 6379), 0, "u", Secret("password"))),
+    ("u:password@h", Address(Endpoint("h", 6379), 0, "u", Secret("password"))),
+    ("redis://:password@h", Address(Endpoint("h", 6379), 0, None, Secret("password"))),
+    (f"redis://:{'p%40%2F%3A%25'}@h", Address(Endpoint("h", 6379), 0, None, Secret("p@/:%"))),
+    ("redis://:a@b@h", Address(Endpoint("h", 6379), 0, None, Secret("a@b"))),
+    ("redis://u%3A:password@h", Address(Endpoint("h", 6379), 0, "u:", Secret("password"))),
+    ("rediss://h", Address(Endpoint("h", 6379), tls=True)),
+    ("rediss://h?ssl_ca_certs=/a", Address(Endpoint("h", 6379), tls=True, ca_file="/a")),
+    (
+        "rediss://h/2?ssl_certfile=/c&ssl_keyfile=/k",
+        Address(Endpoint("h", 6379), 2, tls=True, cert_file="/c", key_file="/k"),
+    ),
+    ("rediss://h?insecure=true", Address(Endpoint("h", 6379), tls=True, insecure=True)),
+    ("rediss://h?insecure=no", Address(Endpoint("h", 6379), tls=True)),
+    ("unix:///tmp/a.sock", Address(Endpoint("", 0, "/tmp/a.sock"))),
+    ("unix:///tmp/a%20b.sock?db=3", Address(Endpoint("", 0, "/tmp/a b.sock"), 3)),
+    (
+        "unix://u:password@/tmp/a.sock",
+        Address(Endpoint("", 0, "/tmp/a.sock"), 0, "u", Secret("password")),
+    ),
+]
+REFUSED = [  # (url, what the message says of it)
+    ("http://h", "'http://h' must start with redis://, rediss:// or unix://"),
+    ("redis://h/a", "'redis://h/a' must end in a database number"),
+    ("redis://h/1/2", "must end in a database number"),
+    ("redis://h/-1", "must end in a database number"),
+    ("redis://h/\u0663", "must end in a database number"),  # a digit, but not one of ours
+    ("redis://h:99999", "'redis://h:99999' cannot be read; percent-encode"),
+    ("redis://h:1234?db=5", r"names its database by \?db=; write …:1234/5"),
+    ("redis://[::1", r"'redis://\*\*\*' cannot be read"),
+    ("redis://h?ssl_ca_cert=/a", "has no option 'ssl_ca_cert'; did you mean 'ssl_ca_certs'"),
+    ("unix:///a.sock?timeout=3", "has no option 'timeout'; known: db"),
+    ("unix:///a.sock?db=x", "must end in a database number"),
+    ("unix://tmp/a.sock", "names no socket; write three slashes"),
+    ("unix://", "names no socket"),
+    ("redis://:12#34@h", r"'redis://\*\*\*@h' cannot be read; percent-encode"),  # not a secret
+]
+
+
+@pytest.mark.parametrize(("url", "expected"), URLS)
+def test_a_url_is_read(url: str, expected: Address) -> None:
+    assert read_url(url) == expected
+
+
+@pytest.mark.parametrize(("url", "message"), REFUSED)
+def test_a_url_that_makes_no_sense_is_refused(url: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^CMQ-004: .*{message}"):
+        read_url(url)
+
+
+def test_the_default_is_this_machine() -> None:
+    assert read_url(DEFAULT_URL).resolve() == Endpoint("127.0.0.1", 6379)
+
+
+@pytest.mark.parametrize("url", ["redis://h", "rediss://h", "h"])
+def test_tls_can_be_asked_for_beside_the_url(url: str) -> None:
+    assert read_url(url, tls=True).tls
+
+
+@pytest.mark.parametrize(("url", "expected"), URLS)
+def test_an_address_prints_as_a_url_that_reads_back(url: str, expected: Address) -> None:
+    shown = read_url(str(expected))
+    for part in ("endpoint", "db", "tls"):
+        assert getattr(shown, part) == getattr(expected, part)
+
+
+# -- secrets -------------------------------------------------------------------------------------
+
+WORDS = ["Kanarie", "Zeisig", "Pirol", "Stieglitz"]  # in no host, option or message of ours
+SPECIAL = st.text("/@?#:&=%[]{}.+ \\\"'\té1", min_size=0, max_size=3)
+PASSWORDS = st.builds(
+    lambda marks, words: "".join(a + b for a, b in zip(marks, words, strict=True)),
+    st.lists(SPECIAL, min_size=4, max_size=4),
+    st.permutations(WORDS),
+)
+AROUND = st.tuples(
+    st.sampled_from(["redis://", "rediss://", "unix://", "http://", ""]),
+    st.sampled_from(["", "u", "user%40x", "12"]),
+    st.sampled_from(
+        ["h", "h:1234", "h:1234/5", "h/x", "h:x", "[::1]:5", "[::1", "h?db=3", "h?ssl=3", "/a.sock"]
+    ),
+)
+
+
+def everything_said_about(url: str) -> str:
+    """Every text that reading a URL and using what came of it can leave somewhere."""
+    try:
+        address = read_url(url)
+        address.ssl_context()
+    except ConfigError as error:
+        return "".join(traceback.format_exception(error)) + repr(error)
+    parts = msgspec.structs.asdict(address)
+    return f"{address} {address!r} {address.password} {address.password!r} {parts} {hide(url)}"
+
+
+@given(password=PASSWORDS, around=AROUND, raw=st.booleans())
+def test_no_part_of_a_password_is_ever_shown(
+    password: str, around: tuple[str, str, str], raw: bool
+) -> None:
+    scheme, user, place = around
+    written = password if raw else quote(password, safe="")
+    said = everything_said_about(f"{scheme}{user}:{written}@{place}")
+    assert not [word for word in WORDS if word in said]
+
+
+@given(password=PASSWORDS)
+def test_a_percent_encoded_password_arrives_whole(password: str) -> None:
+    secret = read_url(f"redis://u:{quote(password, safe='')}@h").password
+    assert secret is not None and secret.reveal() == password
+
+
+@pytest.mark.parametrize("url", ["redis://:Kanarie", "redis://u:Kanarie/0", "u:Kanarie?x=1"])
+def test_a_password_without_its_host_is_not_shown_either(url: str) -> None:
+    assert "Kanarie" not in everything_said_about(url)
+
+
+def test_a_secret_is_equal_to_itself_and_shown_to_who_asks_by_name() -> None:
+    secret = Secret("Kanarie")
+    assert secret == Secret("Kanarie") != Secret("Zeisig")
+    assert hash(secret) == hash(Secret("Kanarie"))
+    assert secret != "Kanarie"
+    assert secret.reveal() == "Kanarie"
+    assert f"{secret} {secret!r}" == "Secret(***) Secret(***)"
+    assert not hasattr(secret, "__dict__")
+
+
+def test_a_secret_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    address = read_url("redis://:Kanarie@h")  # not a secret
+    logging.getLogger("test").warning("%s %r", address, address)
+    assert "redis://:***@h:6379" in caplog.text
+    assert "Kanarie" not in caplog.text
+
+
+# -- TLS -----------------------------------------------------------------------------------------
+
+
+def test_a_plain_address_has_no_tls_context() -> None:
+    assert read_url("redis://h").ssl_context() is None
+
+
+def test_tls_verifies_by_default() -> None:
+    context = read_url("rediss://h").ssl_context()
+    assert context is not None
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+
+
+def test_insecure_has_to_be_said() -> None:
+    context = read_url("rediss://h?insecure=true").ssl_context()
+    assert context is not None
+    assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_NONE)
+
+
+@pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile"])
+def test_tls_files_that_cannot_be_loaded_are_named(option: str, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.pem"
+    broken.write_text("no certificate")
+    for file in (broken, tmp_path / "missing.pem"):
+        address = read_url(f"rediss://:password@h?{option}={file}")
+        with pytest.raises(ConfigError, match=r"cannot load the TLS files for rediss://:\*\*\*@h"):
+            address.ssl_context()
+
+
+def test_an_option_of_another_kind_of_address_is_refused() -> None:
+    with pytest.raises(ArgumentError):
+        read_url("unix:///a.sock?ssl_ca_certs=/a")
