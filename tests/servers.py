@@ -48,19 +48,26 @@ class DialectServer:
     server: Server
     forced_dialect: Literal["portable"] | None
     _clients: list[redis.Redis] = field(default_factory=list)
+    _others: list[redis.Redis] = field(default_factory=list)
 
     @property
     def url(self) -> str:
         return self.server.url
 
     def client(self, **options: Any) -> redis.Redis:
-        """A plain client for assertions: bytes in, bytes out, no retries."""
+        """A plain client for assertions: bytes in, bytes out, no retries. Without options it is
+        the same one for all who ask."""
+        if not options and self._clients:
+            return self._clients[0]
         client = redis.Redis.from_url(self.url, retry=Retry(NoBackoff(), 0), **options)
-        self._clients.append(client)
+        if options:
+            self._others.append(client)
+        else:
+            self._clients.append(client)
         return client
 
     def close(self) -> None:
-        for client in self._clients:
+        for client in (*self._clients, *self._others):
             client.close()
 
 

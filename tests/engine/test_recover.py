@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import time
 
 import pytest
@@ -268,3 +270,27 @@ async def test_run_and_close_are_as_documented(desk: Desk) -> None:
     assert worker.is_closed
     assert not worker.is_running
     await worker.run()  # after close: returns at once
+
+
+async def test_doors_that_are_closed_leave_nothing_open(desk: Desk) -> None:
+    """Neither files here nor clients there, whatever happened in between."""
+
+    def open_things() -> tuple[int, int, int]:
+        files = len(os.listdir("/proc/self/fd"))
+        return files, len(desk.redis.client_list()), threading.active_count()
+
+    async def once() -> None:
+        async with desk.queue() as queue, desk.working(nothing):
+            await queue.add("n", 1)
+            await desk.settled()
+            for client in desk.redis.client_list():
+                if client["cmd"] != "client|list":
+                    desk.redis.client_kill_filter(_id=client["id"])
+            await queue.add("n", 2, job_id="two")
+            await desk.settled()
+
+    await once()
+    before = open_things()
+    for _ in range(3):
+        await once()
+    await eventually(lambda: open_things() <= before)

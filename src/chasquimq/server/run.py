@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import random
-import select
+import selectors
 import shutil
 import socket
 import subprocess
@@ -24,7 +24,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 from urllib.parse import quote
 
 from chasquimq.errors import ConfigError, StoreError
@@ -281,7 +281,7 @@ class Server:
                     self._heard.remove(line)
                     return line.decode().removeprefix(word).strip()
             left = max(0.0, deadline - time.monotonic())
-            if not select.select([self._guard.stdout], [], [], left)[0]:
+            if not _readable(self._guard.stdout, left):
                 return None
             # The guard writes whole lines, each shorter than what a pipe takes in one piece.
             data = os.read(self._guard.stdout.fileno(), 4096)
@@ -329,3 +329,10 @@ def _quoted(word: str) -> str:
 def _command(*words: str) -> bytes:
     parts = [word.encode() for word in words]
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts)
+
+
+def _readable(pipe: IO[bytes], timeout: float) -> bool:
+    # Not `select.select`: a program with a thousand files open has a Server, too.
+    with selectors.DefaultSelector() as watch:
+        watch.register(pipe, selectors.EVENT_READ)
+        return bool(watch.select(timeout))
