@@ -122,6 +122,24 @@ class Job(msgspec.Struct, gc=False):
         return self.attempt + 1
 
 
+class Due(NamedTuple):
+    """When a job is to run: so many ms from now by Redis's clock, or at an epoch ms."""
+
+    ms: int
+    absolute: bool = False
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False):
+    """A job that can be sent: its parts are encoded and within the limits, its time is settled."""
+
+    name: bytes
+    payload: bytes
+    own_id: bytes | None = None  # chosen by the caller; else one is minted
+    retry: RetryOverride | None = None
+    due: Due | None = None
+    delay_ms: int = 0
+
+
 class Again(NamedTuple):
     """Verdict: run once more. `attempt` is what the envelope will say on that run."""
 

@@ -18,7 +18,7 @@ from chasquimq.config import (
     refuse_unknown,
     suggesting,
 )
-from chasquimq.engine.draft import Backoff, Delay, Draft, draft
+from chasquimq.engine.draft import Backoff, Delay, draft, plain
 from chasquimq.engine.producer import Order, Producer, now_ms
 from chasquimq.errors import (
     ChasquiError,
@@ -27,7 +27,7 @@ from chasquimq.errors import (
     QueueFullError,
     UnconfirmedError,
 )
-from chasquimq.job import Job
+from chasquimq.job import Draft, Job
 from chasquimq.store import Dialer, Store
 
 _JOB_KEYS = ("name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id")
@@ -102,22 +102,30 @@ class Queue:
         if repeat is not None or missed_fires is not None:
             raise NotSupportedError("this version has no repeatable jobs; leave repeat out")
         created_ms = now_ms()
-        ready = draft(
-            name,
-            data,
-            created_ms,
-            self._options,
-            delay_ms=delay_ms,
-            delay=delay,
-            attempts=attempts,
-            backoff=backoff,
-            job_id=job_id,
-        )
-        producer = await self._here().producer()
-        ids, order = await producer.add([ready], created_ms)
-        if order.outcomes[0] is not None:
-            raise order.outcomes[0]
-        return Job(ids[0], name or "", data, 0, created_ms)
+        at_once = delay_ms is None and delay is None
+        if at_once and attempts is None and backoff is None and job_id is None:
+            ready = plain(name, data, self._options)
+        else:
+            ready = draft(
+                name,
+                data,
+                created_ms,
+                self._options,
+                delay_ms=delay_ms,
+                delay=delay,
+                attempts=attempts,
+                backoff=backoff,
+                job_id=job_id,
+            )
+        session = self._here()
+        producer = session.live or await session.producer()
+        if ready.due is None and not producer.has_room(1):
+            await producer.admit(1)
+        new_id, order = producer.send_one(ready, created_ms)
+        await order.future
+        if order.errors:
+            raise order.errors[0]
+        return Job(new_id, name or "", data, 0, created_ms)
 
     @suggesting
     async def add_unique(
@@ -154,14 +162,16 @@ class Queue:
             return []
         producer = await self._here().producer()
         try:
-            ids, order = await producer.add(drafts, created_ms)
+            await producer.admit(sum([draft.due is None for draft in drafts]))
         except QueueFullError as error:
             error.outcomes = [error] * len(drafts)
             raise
-        added = [
+        ids, order = producer.send(drafts, created_ms)
+        added = [  # while Redis works
             Job(job_id, job.get("name") or "", job["data"], 0, created_ms)
             for job_id, job in zip(ids, jobs, strict=True)
         ]
+        await order.future
         _raise_for(order, added)
         return added
 
@@ -207,6 +217,8 @@ class Queue:
 
     def _draft(self, place: int, job: Mapping[str, Any], created_ms: int) -> Draft:
         try:
+            if len(job) == 2 and "name" in job and "data" in job:
+                return plain(job["name"], job["data"], self._options)
             refuse_unknown(job, _JOB_KEYS, "a job of add_bulk")
             if "data" not in job:
                 raise ConfigError("it has no 'data'")
@@ -227,7 +239,7 @@ class _Session:
         self._store = store
         self._options = options
         self._opened = False
-        self._producer: Producer | None = None
+        self.live: Producer | None = None
         self._opening = asyncio.Lock()
 
     async def store(self) -> Store:
@@ -237,19 +249,19 @@ class _Session:
         return self._store
 
     async def producer(self) -> Producer:
-        if self._producer is None:
+        if self.live is None:
             async with self._opening:
-                if self._producer is None:
+                if self.live is None:
                     await self._open_store()
                     producer = Producer(self._store, self._options)
                     await producer.open()
-                    self._producer = producer
-        return self._producer
+                    self.live = producer
+        return self.live
 
     async def close(self) -> None:
         async with self._opening:
-            if self._producer is not None:
-                await self._producer.close()
+            if self.live is not None:
+                await self.live.close()
             if self._opened:
                 await self._store.close()
 

@@ -167,7 +167,7 @@ class Worker:
 
     def _observe(self, settler: Settler) -> Announce:
         events = self._options.events
-        return announcer([EventStream(self._keys, settler, events)] if events.enabled else [])
+        return announcer([EventStream(self._keys, settler, events).hear] if events.enabled else [])
 
 
 def unwrap(envelope: Envelope, name: str, ran: int) -> Job:

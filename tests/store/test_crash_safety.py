@@ -14,7 +14,8 @@ import pytest
 
 from chasquimq import wire
 from chasquimq.errors import AccessError, QueueFullError, StoreError
-from chasquimq.store import DeadLetters, Delayed, Due
+from chasquimq.job import Due
+from chasquimq.store import DeadLetters, Delayed
 from tests.store.faulty import break_off, places, wipe
 from tests.store.shelf import GROUP, Shelf, envelope, member
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from chasquimq.store import Due
+from chasquimq.job import Due
 from tests.store.shelf import Shelf, envelope, member
 
 

@@ -12,7 +12,8 @@ import pytest
 from chasquimq.address import read_url
 from chasquimq.config import ConnectOptions
 from chasquimq.errors import ChasquiError, StoreError, StoreUnavailableError
-from chasquimq.store import Dialer, Due, Link
+from chasquimq.job import Due
+from chasquimq.store import Dialer, Link
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
 from tests.servers import DialectServer

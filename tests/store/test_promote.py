@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from chasquimq import wire
 from chasquimq.errors import WireError
-from chasquimq.store import Due, Promotion
+from chasquimq.job import Due
+from chasquimq.store import Promotion
 from tests.store.shelf import Shelf, envelope, member
 
 PAST = Due(1, absolute=True)

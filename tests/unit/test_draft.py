@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chasquimq import wire
 from chasquimq.config import MAX_MS, U32, ProducerOptions
-from chasquimq.engine.draft import Draft, draft, read_backoff
+from chasquimq.engine.draft import draft, read_backoff
 from chasquimq.errors import (
     ArgumentError,
     ChasquiError,
@@ -23,8 +23,7 @@ from chasquimq.errors import (
     NameTooLongError,
     PayloadTooLargeError,
 )
-from chasquimq.job import BackoffSpec, Envelope, RetryOverride
-from chasquimq.store import Due
+from chasquimq.job import BackoffSpec, Draft, Due, Envelope, RetryOverride
 
 NOW_MS = 1_800_000_000_000
 NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)

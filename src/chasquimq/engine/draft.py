@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from chasquimq import wire
 from chasquimq.config import MAX_MS, U32, ProducerOptions
 from chasquimq.errors import ArgumentError, ConfigError, PayloadTooLargeError
-from chasquimq.job import BackoffSpec, RetryOverride
-from chasquimq.store import Due
+from chasquimq.job import BackoffSpec, Draft, Due, RetryOverride
 
 Delay = int | float | datetime | timedelta | None
 Backoff = int | BackoffSpec | Mapping[str, Any] | None
@@ -25,13 +24,12 @@ _ENVELOPE_BYTES = 64
 _RETRY_BYTES = 64
 
 
-class Draft(NamedTuple):
-    name: bytes
-    payload: bytes
-    own_id: bytes | None = None  # chosen by the caller; else one is minted
-    retry: RetryOverride | None = None
-    due: Due | None = None
-    delay_ms: int = 0
+def plain(name: str | None, data: Any, options: ProducerOptions) -> Draft:
+    """A draft without options, as most are."""
+    payload = wire.encode(data)
+    if len(payload) + _ENVELOPE_BYTES > options.max_payload_bytes:
+        raise PayloadTooLargeError(len(payload) + _ENVELOPE_BYTES, options.max_payload_bytes)
+    return Draft(wire.check_name(name) if name else b"", payload)
 
 
 def draft(

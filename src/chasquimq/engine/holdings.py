@@ -29,6 +29,7 @@ class Holdings:
         self.queue: deque[Row] = deque()
         self.ids: set[bytes] = set()
         self.closed = False
+        self.waking = False  # a worker was woken and has not come yet
         self.resting = 0  # workers that yielded a whole turn; while there are any, wake no more
         self.refused = 0  # deliveries of what we already hold
         self.hungry = False  # the reader waits for room
@@ -36,7 +37,6 @@ class Holdings:
         self._concurrency = concurrency
         self._ahead = 0  # until it is known how fast the handlers are
         self._idle: deque[asyncio.Future[None]] = deque()
-        self._waking = False
         self._room: asyncio.Future[None] | None = None
         self._taken = 0
         self._started = 0
@@ -143,18 +143,18 @@ class Holdings:
         try:
             await future
         finally:
-            self._waking = False
+            self.waking = False
 
     def wake(self) -> None:
         """Wake one worker; it wakes the next if there is more. Handlers that never suspend
         are thus run by one worker, without a switch between jobs."""
-        if self.queue and self._idle and not self._waking and not self.resting:
-            self._waking = True
+        if self.queue and self._idle and not self.waking and not self.resting:
+            self.waking = True
             future = self._idle.popleft()
             if not future.done():
                 future.set_result(None)
             else:
-                self._waking = False
+                self.waking = False
 
     def feed(self) -> None:
         """Wake the reader if it waits and a read is worth it."""

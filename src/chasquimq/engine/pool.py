@@ -17,7 +17,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from chasquimq import wire
 from chasquimq.config import WorkerOptions
@@ -38,12 +38,9 @@ Handler = Callable[[Any], Awaitable[Any]]
 Unwrap = Callable[[Envelope, str, int], Any]  # envelope, name, runs so far -> what a handler gets
 
 
-class Opened(NamedTuple):
-    envelope: Envelope
-    name: str
-    raw_name: bytes
-    ran: int
-    job: Any
+# Envelope, name, raw name, runs so far, what the handler gets. A plain tuple: there is one per
+# job, and a named one costs more to make than the envelope costs to decode.
+Opened = tuple[Envelope, str, bytes, int, Any]
 
 
 class Pool:
@@ -65,6 +62,8 @@ class Pool:
         self._jobs = jobs
         self._announce = announce
         self._options = options
+        self._max_bytes = options.read.max_payload_bytes
+        self._max_attempts = options.retry.max_attempts
         self._names: dict[bytes, str] = {}
         self._running: list[Row | None] = [None] * options.concurrency
         self._tasks: list[asyncio.Task[None] | None] = [None] * options.concurrency
@@ -109,12 +108,13 @@ class Pool:
                 if holdings.closed:
                     return
                 await holdings.idle()
+                self._turn = clock()
                 rest = holdings.resting > 0  # a resting worker comes back for what there is
             row = holdings.queue.popleft()
             left = len(holdings.queue)
             if holdings.hungry and left <= holdings.low:
                 holdings.feed()
-            if left:
+            if left and not holdings.waking:
                 holdings.wake()
             opened = self._open(row)
             if opened is None:
@@ -185,18 +185,23 @@ class Pool:
             self._bury(entry_id, b"", b"", Dead(0, Reason.MALFORMED), detail=split)
             return None
         body, raw_name = split
-        if len(body) > self._options.read.max_payload_bytes:
+        if len(body) > self._max_bytes:
             self._bury(entry_id, body, raw_name, Dead(0, Reason.OVERSIZE_PAYLOAD))
             return None
-        name = self._name(raw_name)
+        name = self._names.get(raw_name)
+        if name is None:
+            name = self._name(raw_name)
         try:
             envelope = wire.unpack_envelope(body)
             ran = runs_so_far(envelope, row[3]) if len(row) > 3 else envelope.attempt
-            if ran >= budget(envelope, self._options.retry):
+            limit = self._max_attempts
+            if envelope.retry is not None:
+                limit = budget(envelope, self._options.retry)
+            if ran >= limit:
                 dead = Dead(ran, Reason.RETRIES_EXHAUSTED)
                 self._bury(entry_id, body, raw_name, dead, job_id=envelope.id)
                 return None
-            return Opened(envelope, name, raw_name, ran, self._unwrap(envelope, name, ran))
+            return envelope, name, raw_name, ran, self._unwrap(envelope, name, ran)
         except WireError as error:
             self._bury(entry_id, body, raw_name, Dead(0, Reason.DECODE_FAILED), error=error)
             return None

@@ -20,9 +20,8 @@ from typing import Any
 
 from chasquimq import wire
 from chasquimq.config import ProducerOptions
-from chasquimq.engine.draft import Draft
 from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError, UnconfirmedError
-from chasquimq.job import Envelope
+from chasquimq.job import Draft, Envelope
 from chasquimq.policy.admission import fits
 from chasquimq.store import Store, build, open_stream
 from chasquimq.store.fault import Fault, as_error, classify
@@ -34,18 +33,24 @@ AGAIN_S = 0.1
 GOODBYE_S = 5.0
 PORTABLE_WINDOW = 5_000
 SCRIPTS = ("schedule", "add_once")
+_HOLE = b"?" * 26  # where a form has the id
+_HEADS = [wire.bin_header(size) for size in range(256)]
 PLAIN = frozenset((bytes, int))  # the types of answers that are no errors
 
 
 class Order:
     """One add, or one bulk: resolved when each of its jobs has an outcome (None: accepted)."""
 
-    __slots__ = ("future", "left", "outcomes")
+    __slots__ = ("count", "errors", "future", "left")
 
-    def __init__(self, count: int) -> None:
-        self.outcomes: list[ChasquiError | None] = [None] * count
-        self.left = count
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, count: int, future: asyncio.Future[None]) -> None:
+        self.count = self.left = count
+        self.errors: dict[int, ChasquiError] = {}  # by their place in the order
+        self.future = future
+
+    @property
+    def outcomes(self) -> list[ChasquiError | None]:
+        return [self.errors.get(place) for place in range(self.count)]
 
     def settle(self, count: int) -> None:
         self.left -= count
@@ -53,7 +58,7 @@ class Order:
             self.future.set_result(None)
 
     def fail(self, index: int, error: ChasquiError) -> None:
-        self.outcomes[index] = error
+        self.errors[index] = error
         self.settle(1)
 
 
@@ -88,10 +93,11 @@ class Producer:
             producer_id=self.producer_id.encode(),
             trim=options.max_stream_len if options.on_full == "trim" else 0,
         )
+        self._forms = self._form(named=False), self._form(named=True)
         self._mint = wire.Mint()
         self._names: dict[bytes, bytes] = {b"": b"\r\n"}
         self._line: deque[Parcel] = deque()
-        self._orders: set[Order] = set()
+        self._quiet: asyncio.Future[None] | None = None  # someone waits for all answers
         self._window = PORTABLE_WINDOW
         self._unanswered = 0
         self._depth = 0  # the stream's length as Redis last told it
@@ -117,33 +123,39 @@ class Producer:
     async def close(self) -> None:
         """Wait for what is on its way, then hang up."""
         self._closing = True
-        waiting = [order.future for order in self._orders]
-        if waiting:
-            await asyncio.wait(waiting, timeout=GOODBYE_S)
+        if self._line or self._unanswered:
+            self._quiet = self._loop.create_future()
+            await asyncio.wait([self._quiet], timeout=GOODBYE_S)
         self._abandon(ShutdownError("the queue was closed before this job was sent"))
         await self.link.close()
 
-    async def add(self, drafts: Sequence[Draft], now_ms: int) -> tuple[list[str], Order]:
-        """Send drafts as one order; answers their ids and what became of them."""
+    def send(self, drafts: Sequence[Draft], now_ms: int) -> tuple[list[str], Order]:
+        """Send admitted drafts as one order; answers their ids, and what to wait for."""
+        order = self._order(len(drafts))
+        return self._enqueue(order, drafts, now_ms), order
+
+    def send_one(self, draft: Draft, now_ms: int) -> tuple[str, Order]:
+        """The same for a single draft, as most adds are."""
+        order = self._order(1)
+        job_id = draft.own_id or self._mint.one(now_ms)
+        command, safe = self._command(job_id, draft, now_ms, _tail(now_ms))
+        self._push(Parcel(order, 0, [command], safe))
+        return job_id.decode(), order
+
+    def _order(self, count: int) -> Order:
         if self._closing:
             raise ShutdownError("the queue is closed")
-        immediate = sum(1 for draft in drafts if draft.due is None)
-        if immediate and not fits(self._depth, self._sent, immediate, self._options.max_stream_len):
-            await self._admit(immediate)
-        order = Order(len(drafts))
-        self._orders.add(order)
-        try:
-            ids = self._enqueue(order, drafts, now_ms)
-            await order.future
-        finally:
-            self._orders.discard(order)
-        return ids, order
+        return Order(count, self._loop.create_future())
 
     # -- admission -------------------------------------------------------------------------------
 
-    async def _admit(self, wanted: int) -> None:
+    def has_room(self, wanted: int) -> bool:
+        return fits(self._depth, self._sent, wanted, self._options.max_stream_len)
+
+    async def admit(self, wanted: int) -> None:
+        """Wait for room, or refuse, as the options say."""
         limit, mode = self._options.max_stream_len, self._options.on_full
-        if mode == "trim":
+        if mode == "trim" or not wanted or self._closing or self.has_room(wanted):
             return
         pause_s = 0.02
         while True:
@@ -169,17 +181,14 @@ class Producer:
         # Never more in one write than may be un-answered: all of it may have to be sent again.
         chunk = min(self._options.chunk, self._window)
         minted = self._mint.many(now_ms, len(drafts)) if len(drafts) > 1 else None
-        tail = b"\xcf%b\x00" % now_ms.to_bytes(8, "big")
+        tail = _tail(now_ms)
         ids: list[str] = []
         commands: list[bytes] = []
         safe = True
         for place, draft in enumerate(drafts):
             job_id = draft.own_id or (minted[place] if minted else self._mint.one(now_ms))
             ids.append(job_id.decode())
-            if draft.own_id is None and draft.retry is None and draft.due is None:
-                command, its_safe = self._plain(job_id, draft, tail), self._dialect.safe_to_resend
-            else:
-                command, its_safe = self._special(job_id, draft, now_ms)
+            command, its_safe = self._command(job_id, draft, now_ms, tail)
             if commands and (its_safe is not safe or len(commands) == chunk):
                 self._push(Parcel(order, place - len(commands), commands, safe))
                 commands = []
@@ -188,14 +197,26 @@ class Producer:
         self._push(Parcel(order, len(drafts) - len(commands), commands, safe))
         return ids
 
-    def _plain(self, job_id: bytes, draft: Draft, tail: bytes) -> bytes:
-        """The usual add, filled into a template: a minted id of 26 bytes, run now, once more
-        only as the worker says."""
-        payload = draft.payload
-        envelope = b"\x94\xba%b%b%b%b" % (job_id, wire.bin_header(len(payload)), payload, tail)
-        name = self._names.get(draft.name) or self._name(draft.name)
-        front = self._dialect.add_front(job_id, bool(draft.name))
-        return b"%b%d\r\n%b%b" % (front, len(envelope), envelope, name)
+    def _command(self, job_id: bytes, draft: Draft, now_ms: int, tail: bytes) -> tuple[bytes, bool]:
+        """A draft as a command, and whether it may be sent twice."""
+        if draft.own_id is not None or draft.retry is not None or draft.due is not None:
+            return self._special(job_id, draft, now_ms)
+        # The usual add: a minted id of 26 bytes, run now, once more only as the worker says.
+        payload, name = draft.payload, draft.name
+        size = len(payload)
+        head = _HEADS[size] if size < 256 else wire.bin_header(size)
+        rest = self._names.get(name) or self._name(name)
+        form = self._forms[1 if name else 0]
+        whole = 38 + len(head) + size
+        command = form % (job_id, whole, job_id, head, payload, tail, rest)
+        return command, self._dialect.safe_to_resend
+
+    def _form(self, *, named: bool) -> bytes:
+        """A plain add with holes: id, size, id, head of the payload, payload, tail, name."""
+        front = self._dialect.add_front(_HOLE, named).replace(b"%", b"%%")
+        # A dialect that does not send the id gets a hole into which nothing of it goes.
+        front = front.replace(_HOLE, b"%b") if _HOLE in front else b"%.0b" + front
+        return front + b"%d\r\n\x94\xba%b%b%b%b%b"
 
     def _special(self, job_id: bytes, draft: Draft, now_ms: int) -> tuple[bytes, bool]:
         text_id = job_id.decode()
@@ -279,6 +300,7 @@ class Producer:
             self._sort_out(parcels, replies)
         if self._line:
             self._flush()
+        self._rest()
 
     def _sort_out(self, parcels: list[Parcel], replies: list[Any]) -> None:
         """Some were refused: for good, or only for now."""
@@ -309,6 +331,12 @@ class Producer:
         self._line.extendleft(reversed([one for one in silent if one.safe and not self._closing]))
         if answered:
             self._sort_out(single[: len(answered)], answered)
+        self._rest()
+
+    def _rest(self) -> None:
+        quiet = self._quiet
+        if quiet is not None and not (self._line or self._unanswered or quiet.done()):
+            quiet.set_result(None)
 
     def _pause(self, fault: Fault) -> None:
         pipe = self.link.pipe
@@ -329,6 +357,11 @@ class Producer:
             parcel = self._line.popleft()
             for place in range(len(parcel.commands)):
                 parcel.order.fail(parcel.first + place, error)
+
+
+def _tail(now_ms: int) -> bytes:
+    """The last two slots of a fresh envelope."""
+    return b"\xcf%b\x00" % now_ms.to_bytes(8, "big")
 
 
 def _unconfirmed() -> UnconfirmedError:

@@ -88,11 +88,14 @@ class Settler:
         if not self.scheduled:
             self._schedule()
 
-    def event(self, command: bytes, *, before: bool = False) -> None:
-        if len(self._before) + len(self._after) + self._events_in_flight >= self._max_events:
-            self.dropped_events += 1
-            return
-        (self._before if before else self._after).append(command)
+    def event(self, command: bytes) -> None:
+        self._after.append(command)
+        if not self.scheduled:
+            self._schedule()
+
+    def event_before(self, command: bytes) -> None:
+        """An event that is written ahead of the acks."""
+        self._before.append(command)
         if not self.scheduled:
             self._schedule()
 
@@ -108,6 +111,7 @@ class Settler:
 
     def flush(self) -> None:
         self.scheduled = False
+        self._drop_surplus()
         pipe = self.link.pipe
         if pipe is None or pipe.full or self._pausing is not None:
             return  # `_up`, `_drained` or the end of the pause come back here
@@ -126,6 +130,16 @@ class Settler:
         self._in_flight += 1
         self._events_in_flight += group.before + group.after
         pipe.send(b"".join(parts), count, partial(self._landed, group), partial(self._lost, group))
+
+    def _drop_surplus(self) -> None:
+        """Drop the newest events beyond the limit; asked per group, because per event it costs."""
+        before, after = self._before, self._after
+        surplus = len(before) + len(after) + self._events_in_flight - self._max_events
+        if surplus > 0:
+            kept = max(len(after) - surplus, 0)
+            surplus -= len(after) - kept
+            self.dropped_events += len(after) - kept + min(surplus, len(before))
+            del after[kept:], before[max(len(before) - surplus, 0) :]
 
     def _schedule(self) -> None:
         self.scheduled = True

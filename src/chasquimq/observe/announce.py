@@ -22,7 +22,14 @@ def announcer(sinks: Sequence[Announce]) -> Announce:
             except Exception:
                 log.exception("a sink failed on %s", type(happening).__name__)
 
-    return announce
+    def announce_to_one(happening: Happening) -> None:
+        try:
+            only(happening)
+        except Exception:
+            log.exception("a sink failed on %s", type(happening).__name__)
+
+    only = sinks[0]
+    return announce_to_one if len(sinks) == 1 else announce
 
 
 def _silence(happening: Happening) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chasquimq.config import DialectName
 from chasquimq.store.dead import DeadLetters
-from chasquimq.store.delayed import Delayed, Due, Promotion
+from chasquimq.store.delayed import Delayed, Promotion
 from chasquimq.store.dial import Dialer
 from chasquimq.store.dialect import Dialect, build, choose
 from chasquimq.store.jobs import Jobs, Row, open_stream
@@ -16,7 +16,6 @@ __all__ = [
     "Delayed",
     "Dialect",
     "Dialer",
-    "Due",
     "Jobs",
     "Link",
     "Promotion",

@@ -5,18 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from chasquimq import lua
+from chasquimq.job import Due
 from chasquimq.store.link import Link
 from chasquimq.store.resp import pack
 from chasquimq.wire import Keys, decode_name
 
 GRACE_S = 3_600  # how long a caller's id stays taken after its job was due
-
-
-class Due(NamedTuple):
-    """When a job is to run: so many ms from now by Redis's clock, or at an epoch ms."""
-
-    ms: int
-    absolute: bool = False
 
 
 class Promotion(NamedTuple):

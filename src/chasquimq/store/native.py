@@ -53,4 +53,4 @@ class Native:
         return b"*%d\r\n%b%b%b" % (5 + count, self._ack, bulk(count), bulks(ids))
 
     def acked(self, reply: Any) -> int:
-        return sum(1 for code in reply if code >= 1)
+        return len(reply) - int(reply.count(-1))

@@ -106,16 +106,22 @@ class Pipe(asyncio.Protocol):
         reader, flights = self._reader, self._flights
         try:
             reader.feed(data)
-            while (reply := reader.gets()) is not False:
+            gets = reader.gets
+            while (reply := gets()) is not False:
                 if not flights:
                     if self.on_push is not None:
                         self.on_push(reply)
                     continue
                 flight = flights[0]
-                flight.replies.append(reply)
-                if len(flight.replies) == flight.count:
+                replies = flight.replies
+                replies.append(reply)
+                missing = flight.count - len(replies)
+                while missing and (reply := gets()) is not False:
+                    replies.append(reply)
+                    missing -= 1
+                if not missing:
                     flights.popleft()
-                    flight.landed(flight.replies)
+                    flight.landed(replies)
         except hiredis.HiredisError:
             self.close()  # not the protocol we speak: nothing after this can be trusted
 

@@ -11,6 +11,13 @@ Arg = bytes | str | int
 Command = tuple[Arg, ...]
 
 
+_HEADS = [b"$%d\r\n" % size for size in range(64)]
+
+
+def _head(size: int) -> bytes:
+    return _HEADS[size] if size < 64 else b"$%d\r\n" % size
+
+
 def raw(arg: Arg) -> bytes:
     if isinstance(arg, bytes):
         return arg
@@ -23,7 +30,7 @@ def bulk(arg: Arg) -> bytes:
 
 
 def bulks(args: Iterable[bytes]) -> bytes:
-    return b"".join([b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in args])
+    return b"".join([part for arg in args for part in (_head(len(arg)), arg, b"\r\n")])
 
 
 def pack(*args: Arg) -> bytes:
