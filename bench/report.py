@@ -108,7 +108,7 @@ def told(value: Any) -> str:
 
 
 def _median(results: Results, key: str) -> float:
-    return median(result[key] for result in results)
+    return float(median(result[key] for result in results))
 
 
 def _spread(values: list[float]) -> dict[str, Any]:

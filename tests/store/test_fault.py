@@ -33,7 +33,7 @@ SEEN = [  # (text, what it means) of what is hard to bring about here, or from o
     ("NOGROUP No such key 'q' or consumer group 'g' in XREADGROUP", GROUP),
     ("ERR Error running script (call to f_0): @user_script:3: OOM command not allowed", FULL),
     ("ERR Error running script: @user_script:3: READONLY You can't write", AWAY),
-    ("ERR The user executing the script can't run this command or subcommand", REFUSED),
+    ("ERR The user executing the script can't run this command or subcommand", ACCESS),
     ("BUSYGROUP Consumer Group name already exists", REFUSED),
     ("BUSYKEY Target key name already exists.", REFUSED),
     ("ERR syntax error", REFUSED),

@@ -49,9 +49,12 @@ def classify(reply: Exception) -> Fault:
         return found
     if "max number of clients" in text:
         return Fault.AWAY
+    # What an ACL forbids inside a script, in the words of newer servers and of Redis 7.0.
+    if "ACL failure" in text or "user executing the script" in text:
+        return Fault.ACCESS
     # A command that failed inside a script keeps its words, behind the script's own.
     for word, fault in _BY_WORD.items():
-        if f"{word} " in text[:64] or (fault is Fault.ACCESS and "ACL failure" in text):
+        if f"{word} " in text[:64]:
             return fault
     return Fault.REFUSED
 
