@@ -153,16 +153,18 @@ class Worker:
     async def _run(self) -> None:
         store = Store(self._keys, self._dialer, self._forced)
         await store.open()
+        threads = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="chasqui-job")
         try:
-            handler, threads = _runner(self._handler, self._options.concurrency)
-            with threads:
-                self._consumer = Consumer(
-                    store, handler, unwrap, self._observe, self._consumer_id, self._options
-                )
-                if not self._closed:
-                    await self._consumer.run()
+            handler = _runner(self._handler, threads)
+            self._consumer = Consumer(
+                store, handler, unwrap, self._observe, self._consumer_id, self._options
+            )
+            if not self._closed:
+                await self._consumer.run()
         finally:
             self._consumer = None
+            # Without waiting: a function that outlived the deadline would stop the event loop.
+            threads.shutdown(wait=False, cancel_futures=True)
             await store.close()
 
     def _observe(self, settler: Settler) -> Announce:
@@ -190,15 +192,12 @@ def retry_options(max_attempts: int, backoff: BackoffSpec | None) -> RetryOption
     )
 
 
-def _runner(
-    handler: Handler, concurrency: int
-) -> tuple[Callable[[Job], Awaitable[Any]], ThreadPoolExecutor]:
+def _runner(handler: Handler, threads: ThreadPoolExecutor) -> Callable[[Job], Awaitable[Any]]:
     """The handler as a coroutine function; a plain function runs in a thread."""
-    threads = ThreadPoolExecutor(concurrency, thread_name_prefix="chasqui-job")
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004 - an object with an async __call__
     ):
-        return handler, threads
+        return handler
     loop = asyncio.get_running_loop()
 
     async def run(job: Job) -> Any:
@@ -207,4 +206,4 @@ def _runner(
         # A function that returns an awaitable (a wrapped coroutine) is async after all.
         return await result if inspect.isawaitable(result) else result
 
-    return run, threads
+    return run

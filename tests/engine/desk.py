@@ -13,7 +13,7 @@ from chasquimq import Job, Queue, Worker, wire
 from chasquimq.job import Envelope
 from tests.servers import DialectServer
 
-Handler = Callable[[Job], Awaitable[Any]]
+Handler = Callable[[Job], Awaitable[Any] | Any]
 
 
 class Desk:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 import os
 import threading
 import time
@@ -14,6 +16,7 @@ from tests.engine.desk import Desk, eventually
 
 FAST = BackoffSpec.fixed(1, jitter_ms=0)
 LEASE = 300
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
 
 
 async def nothing(job: Job) -> None:
@@ -238,6 +241,43 @@ async def test_a_handler_that_outlives_the_deadline_is_cancelled_and_given_back(
     assert ended == ["slow"]
     assert [envelope.id for envelope in desk.envelopes()] == ["slow"]
     assert desk.pending() == []
+
+
+async def test_a_handler_that_swallows_its_cancellation_does_not_hold_up_the_stop(
+    desk: Desk,
+) -> None:
+    async def stubborn(job: Job) -> None:
+        VARIABLE.set(job.id)  # and leaves something behind, too
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+    async with desk.queue() as queue:
+        await queue.add("slow", 1, job_id="slow")
+        async with desk.working(stubborn, drain_ms=50):
+            await eventually(lambda: len(desk.pending()) == 1)
+        assert (desk.waiting(), desk.pending()) == (0, [])  # it said it was done
+        await queue.add("slow", 2)
+        running = asyncio.ensure_future(desk.worker(stubborn).run())
+        await eventually(lambda: len(desk.pending()) == 1)
+        running.cancel()
+        await asyncio.wait([running], timeout=20)
+        assert running.done()
+
+
+async def test_a_function_stuck_in_its_thread_does_not_hold_up_the_stop(desk: Desk) -> None:
+    release = threading.Event()
+
+    def stuck(job: Job) -> None:
+        release.wait(30)
+
+    async with desk.queue() as queue:
+        await queue.add("slow", 1, job_id="slow")
+        try:
+            async with desk.working(stuck, drain_ms=50):
+                await eventually(lambda: len(desk.pending()) == 1)
+            assert [envelope.id for envelope in desk.envelopes()] == ["slow"]
+        finally:
+            release.set()
 
 
 async def test_cancelling_a_run_gives_everything_back(desk: Desk) -> None:

@@ -156,11 +156,13 @@ class Holdings:
             else:
                 self.waking = False
 
-    def feed(self) -> None:
-        """Wake the reader if it waits and a read is worth it."""
+    def feed(self) -> bool:
+        """Wake the reader if it waits and a read is worth it; says whether it did."""
         room = self._room
-        if room is not None and not room.done() and (self.closed or self._worthwhile()):
-            room.set_result(None)
+        if room is None or room.done() or not (self.closed or self._worthwhile()):
+            return False
+        room.set_result(None)
+        return True
 
     # -- the settler's side ------------------------------------------------------------------
 

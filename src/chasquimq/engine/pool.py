@@ -54,7 +54,6 @@ class Pool:
         announce: Announce,
         options: WorkerOptions,
     ) -> None:
-        self.started = 0
         self._handler = handler
         self._unwrap = unwrap
         self._holdings = holdings
@@ -112,8 +111,8 @@ class Pool:
                 rest = holdings.resting > 0  # a resting worker comes back for what there is
             row = holdings.queue.popleft()
             left = len(holdings.queue)
-            if holdings.hungry and left <= holdings.low:
-                holdings.feed()
+            if holdings.hungry and left <= holdings.low and holdings.feed():
+                self._turn = 0.0  # rest soon, so that the reader asks while there is work left
             if left and not holdings.waking:
                 holdings.wake()
             opened = self._open(row)
@@ -122,7 +121,6 @@ class Pool:
             envelope, name, _, ran, job = opened
             entry_id = row[0]
             running[slot] = row
-            self.started += 1
             announce(Started(envelope.id, name, ran + 1, envelope.created_at_ms))
             error: BaseException | None = None
             begin = clock()
@@ -144,6 +142,9 @@ class Pool:
             else:
                 self._failed(opened, entry_id, error, int((end - begin) * 1e6))
                 error = None
+            task = self._tasks[slot]
+            if holdings.closed or (task is not None and task.cancelling()):
+                return  # nothing more is started; also when the handler swallowed our cancellation
             if contextvars.copy_context() != self._clean:
                 self._spawn(slot)
                 return

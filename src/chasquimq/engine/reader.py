@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from chasquimq.config import ReadOptions, StreamOptions
 from chasquimq.engine.holdings import Holdings
-from chasquimq.errors import StoreError, StoreUnavailableError
+from chasquimq.errors import QueueFullError, StoreError, StoreUnavailableError
 from chasquimq.flow.pause import pause
 from chasquimq.happening import Announce, Drained
 from chasquimq.store import Jobs, Row, Store
@@ -119,7 +119,7 @@ class Reader:
                 await self._jobs.join(self._stream, again=True)
                 self.groups_recreated += 1
                 return []
-            except StoreUnavailableError as error:
+            except (StoreUnavailableError, QueueFullError) as error:
                 log.warning("cannot create the group yet: %s", error)
         await pause(self._stop, AGAIN_S)
         return []
