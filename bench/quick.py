@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ def main() -> None:
     wanted = [one for one in SCENARIOS if told.only in one.name or told.only == one.kind]
     if not wanted:
         sys.exit(f"no scenario has {told.only!r} in its name")
+    if told.uvloop or told.tuned:  # the targets are for both as they are installed
+        wanted = [replace(one, target=None) for one in wanted]
     os.chdir(ROOT)  # where `make redis` puts its server
     try:
         sides = our_side(told), reference_side(told)
@@ -79,8 +82,8 @@ class Rounds:
 
     def run(self, wanted: list[Scenario]) -> list[report.Outcome]:
         outcomes = [report.Outcome(one) for one in wanted]
-        bases = {one.against for one in wanted}
-        scenarios = [one for one in SCENARIOS if one in wanted or one.name in bases]
+        names = {one.name for one in wanted} | {one.against for one in wanted}
+        scenarios = [one for one in SCENARIOS if one.name in names]
         for number in range(self._rounds):
             results = {
                 (one.name, side.ours): self._measure(number, one, side)
