@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from chasquimq.address import read_url
@@ -50,3 +51,11 @@ async def test_what_is_held_is_refused(desk: Desk) -> None:
     assert holdings.refused == 1
     holdings.release([b"1-1"])
     assert holdings.ids == {b"1-2"}
+
+
+async def test_a_suspect_claimed_while_stopping_holds_up_nothing() -> None:
+    holdings = Holdings(concurrency=2)
+    holdings.close()
+    async with asyncio.timeout(10):
+        await holdings.take_suspect([b"1-1", [], 0, 1])
+    assert not holdings.ids

@@ -90,6 +90,8 @@ class Holdings:
 
     async def take_suspect(self, row: Row) -> None:
         """Run this one next, and wait until it is settled."""
+        if self.closed:
+            return  # claimed while we were stopping: it is given back with all that is pending
         if row[0] in self.ids:
             self.refused += 1
             return
