@@ -273,9 +273,9 @@ class _Session:
 
 def _raise_for(order: Order, added: list[Job]) -> None:
     """Raise if a bulk was not accepted whole, saying for each job what became of it."""
-    errors = [error for error in order.outcomes if error is not None]
-    if not errors:
+    if not order.errors:
         return
+    errors = list(order.errors.values())
     outcomes = [error or job for error, job in zip(order.outcomes, added, strict=True)]
     for kind in (UnconfirmedError, QueueFullError):
         if any(isinstance(error, kind) for error in errors):

@@ -103,3 +103,15 @@ async def test_an_idle_worker_sends_at_most_two_commands_a_second(own_desk: Desk
     # Commands inside a script are the server's own affair: what travels is its EVALSHA.
     travelled = sum(spent.get(name, 0) for name in ("evalsha", "xreadgroup", "ping", "subscribe"))
     assert travelled <= 2 * 6 + 1
+
+
+async def test_forgotten_scripts_are_loaded_once_for_all_that_miss_them(own_desk: Desk) -> None:
+    async with own_desk.queue() as queue:
+        await queue.add("warm", 1, delay_ms=3_600_000)
+        before = calls(own_desk)
+        own_desk.redis.script_flush()
+        jobs = [{"name": "n", "data": n, "delay_ms": 3_600_000} for n in range(40)]
+        await queue.add_bulk(jobs)
+        spent = added(before, calls(own_desk))
+    assert own_desk.delayed() == 41
+    assert spent["script|load"] <= 4

@@ -19,7 +19,7 @@ from chasquimq import (
     StoreUnavailableError,
     Worker,
 )
-from tests.engine.desk import Desk
+from tests.engine.desk import Desk, eventually
 
 SECRET = "hunter2hunter2"  # not a secret
 
@@ -31,6 +31,8 @@ async def nothing(job: Job) -> None:
 ADDS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
     (("n" * 257, 1), {}, NameTooLongError, r"CMQ-004: job name is 257 bytes, limit is 256"),
     (("a\x00b", 1), {}, ConfigError, r"CMQ-004.*control"),
+    ((0, 1), {}, ConfigError, r"CMQ-004.*name"),
+    ((False, 1), {"delay_ms": 5}, ConfigError, r"CMQ-004.*name"),
     (("n", b"x" * 1_048_576), {}, PayloadTooLargeError, r"CMQ-023.*limit is 1048576.*reference"),
     (("n", object()), {}, EncodeError, r"CMQ-002.*object"),
     (("n", 1), {"delay_ms": -1}, ConfigError, r"CMQ-004.*negative.*-1 ms"),
@@ -110,3 +112,22 @@ async def test_a_wrong_password_is_told_at_once_by_both_doors(own_desk: Desk) ->
     await queue.add("n", 1)
     assert SECRET not in repr(queue)
     await queue.close()
+
+
+async def test_what_a_credential_provider_says_never_reaches_the_log(
+    own_desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lease's connection is the fourth: from then on the provider breaks."""
+    asked = 0
+
+    def provider(host: str | None) -> tuple[str | None, str | None]:
+        nonlocal asked
+        asked += 1
+        if asked > 3:
+            raise ValueError(f"cannot refresh {SECRET}")
+        return None, None
+
+    async with own_desk.working(nothing, credential_provider=provider, delayed_enabled=False):
+        await eventually(lambda: "renewing leases failed" in caplog.text)
+    assert "ValueError" in caplog.text
+    assert SECRET not in caplog.text

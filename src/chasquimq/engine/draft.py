@@ -26,10 +26,8 @@ _RETRY_BYTES = 64
 
 def plain(name: str | None, data: Any, options: ProducerOptions) -> Draft:
     """A draft without options, as most are."""
-    payload = wire.encode(data)
-    if len(payload) + _ENVELOPE_BYTES > options.max_payload_bytes:
-        raise PayloadTooLargeError(len(payload) + _ENVELOPE_BYTES, options.max_payload_bytes)
-    return Draft(wire.check_name(name) if name else b"", payload)
+    raw_name = b"" if name is None else wire.check_name(name)
+    return Draft(raw_name, _payload(data, 0, options))
 
 
 def draft(
@@ -49,11 +47,8 @@ def draft(
     retry = None
     if attempts is not None or backoff is not None:
         retry = RetryOverride(_attempts(attempts), read_backoff(backoff))
-    payload = wire.encode(data)
     extra = len(own_id or b"") + (_RETRY_BYTES if retry is not None else 0)
-    size = len(payload) + _ENVELOPE_BYTES + extra
-    if size > options.max_payload_bytes:
-        raise PayloadTooLargeError(size, options.max_payload_bytes)
+    payload = _payload(data, extra, options)
     if delay_ms is None and delay is None:
         return Draft(raw_name, payload, own_id, retry)
     due, wait_ms = read_delay(delay_ms, delay, now_ms)
@@ -64,6 +59,15 @@ def draft(
             "raise it on the Queue (0 means no limit), or schedule the job later"
         )
     return Draft(raw_name, payload, own_id, retry, due if wait_ms > 0 else None, wait_ms)
+
+
+def _payload(data: Any, extra: int, options: ProducerOptions) -> bytes:
+    """The data, encoded, if the envelope with it and `extra` bytes is within the limit."""
+    payload = wire.encode(data)
+    size = len(payload) + _ENVELOPE_BYTES + extra
+    if size > options.max_payload_bytes:
+        raise PayloadTooLargeError(size, options.max_payload_bytes)
+    return payload
 
 
 def read_delay(delay_ms: Delay, delay: Delay, now_ms: int) -> tuple[Due, int]:

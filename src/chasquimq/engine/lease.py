@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from chasquimq.store import Jobs, Link, Store
+from chasquimq.store.fault import words
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class Lease:
                     await self._renew(link)
                 except Exception as error:  # whatever it was: a lease not renewed is a lease lost
                     self.steady_since = None
-                    log.warning("renewing leases failed, trying again: %s", error)
+                    log.warning("renewing leases failed, trying again: %s", words(error))
                 await asyncio.sleep(self._lease_s / 3)
         except asyncio.CancelledError:
             await link.close()

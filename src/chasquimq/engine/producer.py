@@ -109,7 +109,7 @@ class Producer:
         self._pausing: asyncio.TimerHandle | None = None
         self.link = store.new_link()
         self.link.on_up = self._up
-        self.link.on_given_up = self._given_up
+        self.link.on_given_up = self._abandon
 
     async def open(self) -> None:
         remembered = await open_stream(
@@ -305,6 +305,7 @@ class Producer:
     def _sort_out(self, parcels: list[Parcel], replies: list[Any]) -> None:
         """Some were refused: for good, or only for now."""
         again: list[Parcel] = []
+        passing: set[Fault] = set()
         single = [one for parcel in parcels for one in parcel.split()]
         for parcel, reply in zip(single, replies, strict=True):
             if not isinstance(reply, Exception):
@@ -313,10 +314,12 @@ class Producer:
             fault = classify(reply)
             if fault in (Fault.AWAY, Fault.SCRIPT) and not self._closing:
                 again.append(parcel)  # an error is an answer: it is not in, so it may go again
-                self._pause(fault)
+                passing.add(fault)
             else:
                 parcel.order.fail(parcel.first, as_error(reply, "add"))
         self._line.extendleft(reversed(again))
+        for fault in passing:
+            self._pause(fault)
 
     def _lost(self, parcels: list[Parcel], replies: list[Any]) -> None:
         """The connection broke: what was answered counts, what is safe goes again."""
@@ -348,9 +351,6 @@ class Producer:
     def _resume(self) -> None:
         self._pausing = None
         self._flush()
-
-    def _given_up(self, error: ChasquiError) -> None:
-        self._abandon(error)
 
     def _abandon(self, error: ChasquiError) -> None:
         while self._line:

@@ -196,10 +196,10 @@ class Settler:
         fault = classify(reply)
         if fault is Fault.GROUP:
             return True  # the stream is gone, and the entry with it: nothing is left to settle
-        if fault is Fault.SCRIPT:
-            self._load()
-        else:
+        if fault is not Fault.SCRIPT:
             log.warning("settling failed, trying again: %s", reply)
+        elif self._pausing is None:  # once for all that were refused together
+            self._load()
         again()
         self._pause(0.0 if fault is Fault.SCRIPT else AGAIN_S)
         return False
@@ -207,7 +207,8 @@ class Settler:
     def _lost(self, group: Group, replies: list[Any]) -> None:
         """The connection broke. What was answered before it broke counts; the rest again."""
         missing = group.before + len(group.moves) + bool(group.acks) + group.after - len(replies)
-        self.dropped_events += min(missing, group.after)
+        unheard = max(group.before - len(replies), 0)
+        self.dropped_events += unheard + min(missing, group.after)
         self._landed(group, [*replies, *[_BROKEN] * missing])
 
     def _pause(self, seconds: float) -> None:

@@ -73,3 +73,10 @@ def as_error(reply: Exception, doing: str) -> ChasquiError:
     if fault is Fault.REFUSED:
         return StoreError(f"{doing}: {reply}")
     return StoreUnavailableError(f"{doing}: {reply}")
+
+
+def words(error: Exception) -> str:
+    """An error fit for a log: ours and the system's hold no secret, of others (a credential
+    provider may raise anything) only the kind is told."""
+    ours = isinstance(error, ChasquiError | OSError)
+    return str(error) if ours else type(error).__name__

@@ -15,7 +15,7 @@ from typing import Any
 from chasquimq import lua
 from chasquimq.errors import ChasquiError, StoreUnavailableError
 from chasquimq.store.dial import Dialer
-from chasquimq.store.fault import Fault, as_error, classify
+from chasquimq.store.fault import Fault, as_error, classify, words
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import Arg, pack
 
@@ -138,7 +138,7 @@ class Link:
                 pipe = await self._dial()
             except Exception as error:  # a credential provider may raise anything
                 tries += 1
-                self._trouble = _words(error)
+                self._trouble = words(error)
                 log.warning("reconnecting to %s: %s", self._dialer.address, self._trouble)
                 if options.max_retries is not None and tries >= options.max_retries:
                     self._give_up(error)
@@ -154,16 +154,10 @@ class Link:
     def _give_up(self, error: Exception) -> None:
         self._given_up = StoreUnavailableError(
             f"gave up on {self._dialer.address} after {self._dialer.options.max_retries} tries: "
-            f"{_words(error)}"
+            f"{words(error)}"
         )
         self._up.set()
         self.on_given_up(self._given_up)
-
-
-def _words(error: Exception) -> str:
-    """Our own errors and the system's hold no secret; of others only the kind is told."""
-    ours = isinstance(error, ChasquiError | OSError)
-    return str(error) if ours else type(error).__name__
 
 
 def _nothing() -> None:
