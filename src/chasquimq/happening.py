@@ -30,6 +30,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     duration_us: int
     error: str
+    timed_out: bool = False
 
 
 class RetryScheduled(msgspec.Struct, frozen=True, gc=False):
@@ -59,5 +60,88 @@ class Drained(msgspec.Struct, frozen=True, gc=False):
     """A reader got nothing right after it had got something."""
 
 
-Happening = Started | Completed | Failed | RetryScheduled | Buried | Promoted | Drained
+class Added(msgspec.Struct, frozen=True, gc=False):
+    """A producer's job came in, to run at once."""
+
+    job_id: str
+    name: str
+
+
+class Refused(msgspec.Struct, frozen=True, gc=False):
+    """Jobs that a producer could not add: the queue is full, or the server out of memory."""
+
+    count: int
+
+
+class Read(msgspec.Struct, frozen=True, gc=False):
+    """A reader got entries; `reclaimed` of them had been delivered before."""
+
+    size: int
+    reclaimed: int = 0
+
+
+class Ticked(msgspec.Struct, frozen=True, gc=False):
+    """A leading promoter looked at the delayed set."""
+
+    promoted: int
+    depth: int
+    lag_ms: int
+
+
+class LockTurned(msgspec.Struct, frozen=True, gc=False):
+    """We became the leader of something ("promoter", "scheduler"), or are so no longer."""
+
+    role: str
+    held: bool
+
+
+class LeasesLost(msgspec.Struct, frozen=True, gc=False):
+    count: int
+
+
+class GivenBack(msgspec.Struct, frozen=True, gc=False):
+    count: int
+
+
+class Swept(msgspec.Struct, frozen=True, gc=False):
+    """The janitor removed pending entries without a body, and names of dead consumers."""
+
+    ghosts: int
+    consumers: int
+
+
+class EventsDropped(msgspec.Struct, frozen=True, gc=False):
+    count: int
+
+
+class CameTooLate(msgspec.Struct, frozen=True, gc=False):
+    """Outcomes of jobs that somebody else had settled meanwhile."""
+
+    count: int
+
+
+class Reconnected(msgspec.Struct, frozen=True, gc=False):
+    connection: str
+
+
+Happening = (
+    Started
+    | Completed
+    | Failed
+    | RetryScheduled
+    | Buried
+    | Promoted
+    | Drained
+    | Added
+    | Refused
+    | Read
+    | Ticked
+    | LockTurned
+    | LeasesLost
+    | GivenBack
+    | Swept
+    | EventsDropped
+    | CameTooLate
+    | Reconnected
+)
 Announce = Callable[[Happening], None]

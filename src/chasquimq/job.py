@@ -112,6 +112,7 @@ class Job(msgspec.Struct, gc=False):
     attempt: int = 0
     created_at_ms: int = 0
     duplicate: bool = False
+    lease_lost: bool = False  # this run counts no longer: another worker may have the job
 
     @property
     def attempts_made(self) -> int:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from chasquimq import wire
 from chasquimq.config import EventOptions
 from chasquimq.happening import (
+    Added,
     Buried,
     Completed,
     Drained,
@@ -57,8 +58,10 @@ class EventStream:
             form = self._active.get(happening.name) or self._remember(happening.name)[0]
             self._writer.event_before(_fill(form, happening, happening.created_at_ms))
         else:
-            event = wire.pack_event(*_other(happening, int(time.time() * 1000)))
-            self._writer.event(pack("XADD", self._keys.events, "*", *event))
+            row = _other(happening, int(time.time() * 1000))
+            if row is None:
+                return
+            self._writer.event(pack("XADD", self._keys.events, "*", *wire.pack_event(*row)))
         self._untrimmed += 1
         if self._untrimmed == TRIM_EVERY:
             self._untrimmed = 0
@@ -93,8 +96,11 @@ def _fill(form: Form, what: Started | Completed, last: int) -> bytes:
     ).encode()
 
 
-def _other(what: Happening, now_ms: int) -> tuple[str, str, int, str, dict[str, int | str | None]]:
-    """Event, job id, time, name and extras."""
+Row = tuple[str, str, int, str, dict[str, int | str | None]]
+
+
+def _other(what: Happening, now_ms: int) -> Row | None:
+    """Event, job id, time, name and extras; None for what the stream does not tell."""
     extras: dict[str, Any] = {}
     match what:
         case Failed():
@@ -111,10 +117,10 @@ def _other(what: Happening, now_ms: int) -> tuple[str, str, int, str, dict[str, 
             )
         case Buried():
             kind, extras = "dlq", {"attempt": what.attempt, "reason": what.reason}
-        case Promoted():
+        case Promoted() | Added():
             kind = "waiting"
         case Drained():
             return "drained", "", now_ms, "", extras
         case _:
-            raise TypeError(f"no event for {type(what).__name__}")
+            return None
     return kind, what.job_id, now_ms, what.name, extras
