@@ -17,12 +17,14 @@ PYTHON = [path for path in files(SOURCE, ".py") if path.parent.name != "lua"]
 
 def header(text: str) -> list[str]:
     lines = text.splitlines()
+    if lines[0].startswith("#!lua "):  # flags of the script, which Redis wants first
+        del lines[0]
     end = next((n for n, line in enumerate(lines) if not line.startswith("--")), len(lines))
     return lines[:end]
 
 
 def code(text: str) -> list[str]:
-    return [line for line in text.splitlines() if not re.fullmatch(r"\s*(--.*)?", line)]
+    return [line for line in text.splitlines() if not re.fullmatch(r"\s*((--|#!).*)?", line)]
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=name)

@@ -7,8 +7,10 @@ from chasquimq.store.dead import DeadLetters
 from chasquimq.store.delayed import Delayed, Promotion
 from chasquimq.store.dial import Dialer
 from chasquimq.store.dialect import Dialect, build, choose
+from chasquimq.store.events import Event, Events
 from chasquimq.store.jobs import Jobs, Row, open_stream
 from chasquimq.store.link import Link, Prepare
+from chasquimq.store.results import Results
 from chasquimq.wire import Keys
 
 __all__ = [
@@ -16,9 +18,12 @@ __all__ = [
     "Delayed",
     "Dialect",
     "Dialer",
+    "Event",
+    "Events",
     "Jobs",
     "Link",
     "Promotion",
+    "Results",
     "Row",
     "Store",
     "build",
@@ -35,6 +40,8 @@ class Store:
         self.link = Link(dialer)
         self.delayed = Delayed(keys, self.link)
         self.dead = DeadLetters(keys, self.link)
+        self.events = Events(keys, self.link)
+        self.results = Results(keys, self.link)
         self.dialect_name: DialectName = "native"
         self._forced = forced
 

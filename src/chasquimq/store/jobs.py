@@ -46,6 +46,16 @@ class Jobs:
         who = (self.group, self.consumer, entry_id)
         return pack(*lua.call("bury", keys, (*who, trim, *fields)))
 
+    def finish(self, entry_id: bytes, job_id: str, result: bytes, ttl_s: int) -> bytes:
+        """Reply: 1 the result is kept and the entry acked, 0 no longer ours."""
+        keys = (self._keys.stream, self._keys.result(job_id))
+        who = (self.group, self.consumer, entry_id)
+        return pack(*lua.call("finish", keys, (*who, ttl_s, result)))
+
+    def ack_held(self, ids: Sequence[bytes]) -> bytes:
+        """Reply: how many were still ours; the others are left alone."""
+        return pack(*lua.call("ack_held", (self._keys.stream,), (self.group, self.consumer, *ids)))
+
     # -- round trips -----------------------------------------------------------------------
 
     async def join(self, options: StreamOptions, *, again: bool = False) -> None:
@@ -61,6 +71,11 @@ class Jobs:
         """What is pending under our name; for after a read whose reply was lost."""
         keys, args = (self._keys.stream,), (self.group, self.consumer, count)
         return list(await self._link.run("adopt", keys, args))
+
+    async def take_back(self, after: bytes = b"-") -> Row | None:
+        """One entry that an earlier run under our name left, behind `after`; it counts as a run."""
+        keys, args = (self._keys.stream,), (self.group, self.consumer, after)
+        return list(await self._link.run("take_back", keys, args)) or None
 
     async def give_back(self, rows: Iterable[Row]) -> int:
         """Let others run what we hold and did not run; no delivery is charged."""

@@ -1,0 +1,15 @@
+-- Take up one entry that an earlier run under our own name left pending; it counts as a delivery.
+--
+-- KEYS     1 stream
+-- ARGV     1 group       2 consumer      3 not this one and none before it, '-' from the first
+-- Returns  {entry id, fields, 0, deliveries before this one}, or nothing
+
+local from = ARGV[3] == '-' and '-' or '(' .. ARGV[3]
+for _, row in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], from, '+', 100, ARGV[2])) do
+  -- An entry whose body is gone is dropped from the pending list by XCLAIM itself.
+  local got = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, row[1])
+  if got[1] then
+    return {row[1], got[1][2], 0, row[4]}
+  end
+end
+return {}
