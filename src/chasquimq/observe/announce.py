@@ -3,33 +3,62 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from asyncio import CancelledError
+from collections.abc import Callable, Sequence
 
 from chasquimq.happening import Announce, Happening
 
 log = logging.getLogger(__name__)
 
+QUIET_S = 60.0  # between two complaints about the same sink
 
-def announcer(sinks: Sequence[Announce]) -> Announce:
+Clock = Callable[[], float]
+
+
+def announcer(sinks: Sequence[Announce], clock: Clock = time.monotonic) -> Announce:
     """One function for many sinks. A sink that raises is logged, and the others still hear."""
     if not sinks:
         return _silence
+    heard = [(sink, _Complaint(clock)) for sink in sinks]
+    only, only_complaint = heard[0]
 
+    # Nothing is awaited in a sink, so a cancellation is its own, never that of a worker.
     def announce(happening: Happening) -> None:
-        for sink in sinks:
+        for sink, complaint in heard:
             try:
                 sink(happening)
-            except Exception:
-                log.exception("a sink failed on %s", type(happening).__name__)
+            except (Exception, CancelledError) as error:
+                complaint.about(happening, error)
 
     def announce_to_one(happening: Happening) -> None:
         try:
             only(happening)
-        except Exception:
-            log.exception("a sink failed on %s", type(happening).__name__)
+        except (Exception, CancelledError) as error:
+            only_complaint.about(happening, error)
 
-    only = sinks[0]
-    return announce_to_one if len(sinks) == 1 else announce
+    return announce_to_one if len(heard) == 1 else announce
+
+
+class _Complaint:
+    """Logs the first failure of a sink, and then one a minute: it may fail on every job."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._next_at = float("-inf")
+        self._unsaid = 0
+
+    def about(self, happening: Happening, error: BaseException) -> None:
+        now, what = self._clock(), type(happening).__name__
+        if now < self._next_at:
+            self._unsaid += 1
+            return
+        if self._unsaid:
+            more = "a sink failed on %s, and %d times more since the last report"
+            log.error(more, what, self._unsaid, exc_info=error)
+        else:
+            log.error("a sink failed on %s", what, exc_info=error)
+        self._next_at, self._unsaid = now + QUIET_S, 0
 
 
 def _silence(happening: Happening) -> None:
