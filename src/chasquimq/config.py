@@ -82,12 +82,22 @@ class StreamOptions(Options, frozen=True):
         within(self, "idmp_duration_s", 1, 86_400)
 
 
+class EventOptions(Options, frozen=True):
+    enabled: bool = True
+    max_len: int = 100_000
+    max_waiting: int = 8_192
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "max_len", "max_waiting")
+
+
 class ProducerOptions(Options, frozen=True):
     max_stream_len: int = 1_000_000
     on_full: OnFull = "raise"
     max_delay_secs: int = 2_592_000
     max_payload_bytes: int = 1_048_576
     chunk: int = 48
+    events: EventOptions = EventOptions()
     stream: StreamOptions = StreamOptions()
     connect: ConnectOptions = ConnectOptions()
 
@@ -95,6 +105,16 @@ class ProducerOptions(Options, frozen=True):
         at_least(self, 1, "max_stream_len", "max_payload_bytes", "chunk")
         at_least(self, 0, "max_delay_secs")
         one_of("on_full", self.on_full, ("raise", "wait", "trim"))
+
+
+class FollowOptions(Options, frozen=True):
+    """How a follower reads events."""
+
+    block_ms: int = 5_000
+    count: int = 100
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "block_ms", "count")
 
 
 class ReadOptions(Options, frozen=True):
@@ -147,13 +167,32 @@ class DeadOptions(Options, frozen=True):
         one_of("dlq_on_full", self.on_full, ("warn", "trim"))
 
 
-class EventOptions(Options, frozen=True):
-    enabled: bool = True
-    max_len: int = 100_000
-    max_waiting: int = 8_192
+class ResultOptions(Options, frozen=True):
+    """What handlers return is kept only when asked for, and for a while."""
+
+    enabled: bool = False
+    ttl_ms: int = 3_600_000
+    max_bytes: int = 16_777_216
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "max_len", "max_waiting")
+        at_least(self, 1, "ttl_ms", "max_bytes")
+
+    @property
+    def ttl_s(self) -> int:
+        return -(-self.ttl_ms // 1000)
+
+
+class UntilOptions(Options, frozen=True):
+    """When a worker stops by itself: on an empty queue, after so many runs, after so long."""
+
+    empty: bool = False
+    max_jobs: int | None = None
+    max_runtime_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_jobs", "max_runtime_ms"):
+            if getattr(self, name) is not None:
+                at_least(self, 1, name)
 
 
 class PromoteOptions(Options, frozen=True):
@@ -167,22 +206,42 @@ class PromoteOptions(Options, frozen=True):
         at_least(self, 1, "poll_ms", "lock_ttl_s")
 
 
+class JanitorOptions(Options, frozen=True):
+    """What dead consumers left is swept by the leader; None is derived from the lease."""
+
+    every_ms: int = 60_000
+    ghost_idle_ms: int | None = None
+    consumer_idle_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "every_ms")
+        for name in ("ghost_idle_ms", "consumer_idle_ms"):
+            if getattr(self, name) is not None:
+                at_least(self, 0, name)
+
+
 class WorkerOptions(Options, frozen=True):
     group: str = "default"
     concurrency: int = 100
     drain_ms: int = 30_000
+    time_limit_ms: int | None = None
     read: ReadOptions = ReadOptions()
     settle: SettleOptions = SettleOptions()
     retry: RetryOptions = RetryOptions()
     dead: DeadOptions = DeadOptions()
     events: EventOptions = EventOptions()
+    results: ResultOptions = ResultOptions()
+    until: UntilOptions = UntilOptions()
     promote: PromoteOptions = PromoteOptions()
+    janitor: JanitorOptions = JanitorOptions()
     stream: StreamOptions = StreamOptions()
     connect: ConnectOptions = ConnectOptions()
 
     def __post_init__(self) -> None:
         at_least(self, 1, "concurrency")
         at_least(self, 0, "drain_ms")
+        if self.time_limit_ms is not None:
+            at_least(self, 1, "time_limit_ms")
         if not self.group:
             raise ConfigError("group must not be empty")
 

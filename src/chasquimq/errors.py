@@ -13,9 +13,13 @@ ChasquiError
 │   ├── QueueFullError       030  the queue, or the server's memory, is full; nothing was written
 │   └── UnconfirmedError     031  the answer was lost; the job may or may not be in
 ├── ShutdownError            005  used after, or cut off by, a close
+├── ResultTimeoutError       102  no result came in time; the job may still run
+├── JobFailedError           103  no result will come: the job is dead
 ├── NotSupportedError        200  a form of the wire we can keep but not show
+├── TimeLimitError           012  a handler ran for longer than it may
 ├── RetryError               010  raised by *handlers*: run this job again, after my delay
 └── UnrecoverableError       011  raised by *handlers*: do not run this job again
+    └── NoHandlerError       013  … said by us: no handler for a job's name
 """
 
 from __future__ import annotations
@@ -127,6 +131,43 @@ class ShutdownError(ChasquiError):
     code = "CMQ-005"
 
 
+class ResultTimeoutError(ChasquiError, TimeoutError):
+    """No result came in time. The job itself is not affected: it may still wait, run or end."""
+
+    code = "CMQ-102"
+
+    def __init__(self, job_id: str, queue: str, timeout: float, completed: bool = False) -> None:
+        known = "; it has completed" if completed else ""
+        super().__init__(
+            f"no result of job {job_id!r} (queue {queue!r}) within {timeout:g} s{known}. "
+            "Check that a worker runs on this queue, that it has store_results=True, and that "
+            "result_ttl_ms had not passed when you asked"
+        )
+        self.job_id = job_id
+        self.timeout = timeout
+
+
+class JobFailedError(ChasquiError):
+    """The job lies in the DLQ, so no result will come, unless it is replayed.
+
+    `reason` is why it lies there, `error` the text of its last failure, None if nobody saw it.
+    """
+
+    code = "CMQ-103"
+
+    def __init__(self, job_id: str, reason: str, attempts: int, error: str | None = None) -> None:
+        runs = f"{attempts} run{'' if attempts == 1 else 's'}"
+        last = f"; its last error: {error!r:.300}" if error is not None else ""
+        super().__init__(
+            f"job {job_id!r} died after {runs} ({reason!r:.80}){last}. "
+            "See peek_dlq; replay_dlq brings it back"
+        )
+        self.job_id = job_id
+        self.reason = reason
+        self.attempts = attempts
+        self.error = error
+
+
 class NotSupportedError(ChasquiError):
     """A form of the wire, written by a newer program, that we can keep but not show."""
 
@@ -158,3 +199,15 @@ class UnrecoverableError(_ByHandler):
     """Raise from a handler when no retry can help; the job goes straight to the DLQ."""
 
     code = "CMQ-011"
+
+
+class NoHandlerError(UnrecoverableError):
+    """A job's name is none that this worker handles, and there is no handler for all others."""
+
+    code = "CMQ-013"
+
+
+class TimeLimitError(ChasquiError, TimeoutError):
+    """A handler ran for longer than it may; the run counts as failed."""
+
+    code = "CMQ-012"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import inspect
+import signal
 import uuid
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
 
 from chasquimq import wire
 from chasquimq.address import DEFAULT_URL, CredentialProvider, read_url
@@ -20,32 +17,42 @@ from chasquimq.config import (
     EventOptions,
     PromoteOptions,
     ReadOptions,
+    ResultOptions,
     RetryOptions,
     SettleOptions,
+    UntilOptions,
     WorkerOptions,
     given,
     suggesting,
 )
 from chasquimq.engine.consumer import Consumer
+from chasquimq.engine.outcome import Wrap
+from chasquimq.engine.pool import Unwrap
 from chasquimq.engine.settler import Settler
-from chasquimq.errors import ConfigError, NotSupportedError
+from chasquimq.errors import ConfigError
+from chasquimq.handler import Handler, OnError, Route, Router, read_handler
 from chasquimq.happening import Announce
+from chasquimq.health import Health
 from chasquimq.job import BackoffSpec, Envelope, Job
 from chasquimq.observe.announce import announcer
+from chasquimq.observe.metrics import listening
 from chasquimq.observe.stream import EventStream
 from chasquimq.store import Dialer, Store
 
-Handler = Callable[[Job], Awaitable[Any] | Any]
+Handlers = Handler | Mapping[str, Handler | Route] | Router
 
 
 class Worker:
-    """Runs a handler on the jobs of one queue, up to `concurrency` at a time."""
+    """Runs handlers on the jobs of one queue, up to `concurrency` at a time.
+
+    `handler` is one function for all jobs, a mapping of their names to functions, or a Router.
+    """
 
     @suggesting
     def __init__(
         self,
         queue_name: str,
-        handler: Handler,
+        handler: Handlers,
         *,
         redis_url: str = DEFAULT_URL,
         tls: bool = False,
@@ -66,6 +73,13 @@ class Worker:
         scheduler_tick_ms: int | None = None,
         store_results: bool = False,
         result_ttl_ms: int | None = None,
+        max_result_bytes: int | None = None,
+        time_limit_ms: int | None = None,
+        on_error: OnError | None = None,
+        metrics: object | Sequence[object] | None = None,
+        burst: bool = False,
+        max_jobs: int | None = None,
+        max_runtime_ms: int | None = None,
         backoff: BackoffSpec | None = None,
         ack_batch: int | None = None,
         ack_idle_ms: int | None = None,
@@ -74,15 +88,19 @@ class Worker:
         credential_provider: CredentialProvider | None = None,
         dialect: DialectName | None = None,
     ) -> None:
-        if not callable(handler):
-            raise ConfigError(f"the handler must be a function, got {type(handler).__name__}")
-        if store_results:
-            raise NotSupportedError("this version does not store results; leave store_results out")
+        if on_error is not None and not callable(on_error):
+            raise ConfigError(f"on_error must be a function, got {type(on_error).__name__}")
         # `run_scheduler` and its tick are taken for compatibility: nothing here is repeatable.
         self._keys = wire.Keys(queue_name)
-        self._handler = handler
+        self._router = read_handler(handler)
+        self._unwrap: Unwrap = unwrap
+        self._wrap: Wrap = wire.encode
+        self._on_error = on_error
+        self._sinks = [listening(sink) for sink in _several(metrics)]
         self._forced = dialect
+        self._stable = consumer_id is not None
         self._consumer_id = consumer_id or f"c-{uuid.uuid4()}"
+        self._health = Health()
         self._ended: asyncio.Future[None] | None = None
         self._consumer: Consumer | None = None
         self._closed = False
@@ -90,6 +108,7 @@ class Worker:
             group=group,
             concurrency=concurrency or 1,
             drain_ms=drain_ms,
+            time_limit_ms=time_limit_ms,
             read=given(
                 ReadOptions,
                 block_ms=read_block_ms or None,  # 0, for ever, is any block asked for again
@@ -101,6 +120,13 @@ class Worker:
             retry=retry_options(max_attempts, backoff),
             dead=given(DeadOptions, max_len=dlq_max_stream_len, on_full=dlq_on_full),
             events=given(EventOptions, enabled=events_enabled, max_len=events_max_stream_len),
+            results=given(
+                ResultOptions,
+                enabled=store_results,
+                ttl_ms=result_ttl_ms,
+                max_bytes=max_result_bytes,
+            ),
+            until=UntilOptions(empty=burst, max_jobs=max_jobs, max_runtime_ms=max_runtime_ms),
             promote=PromoteOptions(enabled=delayed_enabled),
             connect=given(ConnectOptions, max_retries=reconnect_max_attempts),
         )
@@ -119,8 +145,15 @@ class Worker:
     def is_closed(self) -> bool:
         return self._closed
 
+    def health(self) -> Health:
+        """How it is now, as a value. Ask from the event loop that it runs in."""
+        return self._health if self._consumer is None else self._consumer.health()
+
     async def run(self) -> None:
-        """Run until `close`. A second call while it runs waits for the same run."""
+        """Run until `close`, or until a limit was reached (`burst`, `max_jobs`, ...).
+
+        A second call while it runs waits for the same run.
+        """
         if self._closed:
             return
         if self._ended is not None:
@@ -152,24 +185,75 @@ class Worker:
 
     async def _run(self) -> None:
         store = Store(self._keys, self._dialer, self._forced)
-        await store.open()
-        threads = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="chasqui-job")
         try:
-            handler = _runner(self._handler, threads)
+            await store.open()
             self._consumer = Consumer(
-                store, handler, unwrap, self._observe, self._consumer_id, self._options
+                store,
+                self._router,
+                self._unwrap,
+                self._wrap,
+                self._observe,
+                self._consumer_id,
+                self._options,
+                stable=self._stable,
+                on_error=self._on_error,
             )
             if not self._closed:
                 await self._consumer.run()
+        except BaseException as error:
+            self._health = Health(state="failed", problems=(str(error) or type(error).__name__,))
+            raise
+        else:
+            self._health = Health(state="stopped")
         finally:
             self._consumer = None
-            # Without waiting: a function that outlived the deadline would stop the event loop.
-            threads.shutdown(wait=False, cancel_futures=True)
             await store.close()
 
     def _observe(self, settler: Settler) -> Announce:
         events = self._options.events
-        return announcer([EventStream(self._keys, settler, events).hear] if events.enabled else [])
+        stream = [EventStream(self._keys, settler, events).hear] if events.enabled else []
+        return announcer([*stream, *self._sinks])
+
+
+async def run_workers(*workers: Worker, signals: bool = True) -> None:
+    """Run several workers, of one queue or of many, until all have ended.
+
+    SIGTERM and SIGINT close them all (unless `signals` is False). If one fails, the others are
+    closed, and the error is raised when they have ended.
+    """
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT) if signals else ()
+    errors: list[Exception] = []
+
+    async def close() -> None:
+        for worker in workers:
+            await worker.close()
+
+    async def run(worker: Worker) -> None:
+        try:
+            await worker.run()
+        except Exception as error:
+            errors.append(error)
+            await close()
+
+    async with asyncio.TaskGroup() as group:
+        for number in numbers:
+            loop.add_signal_handler(number, lambda: group.create_task(close()))
+        try:
+            async with asyncio.TaskGroup() as running:
+                for worker in workers:
+                    running.create_task(run(worker))
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+    if errors:
+        raise errors[0]
+
+
+def _several(metrics: object) -> Sequence[object]:
+    if metrics is None:
+        return ()
+    return metrics if isinstance(metrics, list | tuple) else (metrics,)
 
 
 def unwrap(envelope: Envelope, name: str, ran: int) -> Job:
@@ -190,20 +274,3 @@ def retry_options(max_attempts: int, backoff: BackoffSpec | None) -> RetryOption
         multiplier=1.0 if fixed else backoff.multiplier,
         jitter_ms=backoff.jitter_ms,
     )
-
-
-def _runner(handler: Handler, threads: ThreadPoolExecutor) -> Callable[[Job], Awaitable[Any]]:
-    """The handler as a coroutine function; a plain function runs in a thread."""
-    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004 - an object with an async __call__
-    ):
-        return handler
-    loop = asyncio.get_running_loop()
-
-    async def run(job: Job) -> Any:
-        context = contextvars.copy_context()
-        result = await loop.run_in_executor(threads, context.run, handler, job)
-        # A function that returns an awaitable (a wrapped coroutine) is async after all.
-        return await result if inspect.isawaitable(result) else result
-
-    return run

@@ -12,21 +12,26 @@ ERRORS = {
     "ChasquiError",
     "ConfigError",
     "EncodeError",
+    "JobFailedError",
     "NameTooLongError",
+    "NoHandlerError",
     "NotSupportedError",
     "PayloadTooLargeError",
     "QueueFullError",
+    "ResultTimeoutError",
     "RetryError",
     "ShutdownError",
     "StoreError",
     "StoreUnavailableError",
+    "TimeLimitError",
     "UnconfirmedError",
     "UnrecoverableError",
     "WireError",
 }
-DOORS = {"Queue", "Worker"}
-VALUES = {"BackoffSpec", "Handler", "Job"}
-PUBLIC = ERRORS | DOORS | VALUES | {"version"}
+DOORS = {"Consumer", "Producer", "Promoter", "Queue", "QueueEvents", "Worker"}
+VALUES = {"BackoffSpec", "Handler", "Health", "Job", "QueueEvent", "Route", "Router"}
+SINKS = {"InMemorySink", "MetricsSink"}
+PUBLIC = ERRORS | DOORS | VALUES | SINKS | {"version", "run_workers"}
 
 
 def test_the_public_names_are_these() -> None:

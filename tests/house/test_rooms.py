@@ -15,7 +15,17 @@ from tests.house.tree import ROOT, SOURCE, files, name, tree_of
 
 MAX_LINES = 400
 
-FLOOR = {"errors", "config", "address", "job", "happening", "_version", "_alone"}
+FLOOR = {
+    "errors",
+    "config",
+    "address",
+    "job",
+    "handler",
+    "happening",
+    "health",
+    "_version",
+    "_alone",
+}
 DOORS = {"queue", "worker", "subscribe", "native", "sync"}
 
 # A dotted name opens that module of the room and no other.

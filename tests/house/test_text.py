@@ -48,6 +48,7 @@ UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve
 UNSAFE_CALLS = {"eval", "exec", "yaml.load"}
 # Tasks belong to a TaskGroup. Whoever starts one otherwise says here who ends it.
 LOOSE_TASKS = {
+    "engine/listener.py": "who waits last, or Queue.close, cancels it and waits for its end",
     "store/link.py": "the link owns its mending; close() cancels it and waits for its end",
 }
 

@@ -1,4 +1,4 @@
-"""The wiring diagram: reader → holdings → pool → settler, with lease and promoter beside them.
+"""The wiring diagram: reader → holdings → pool → settler, with lease, promoter and janitor beside.
 
 Stopping is closing, and the nesting is its order: the reader stops, what nobody started is
 given back, the workers run dry (what outlives the deadline is cancelled and given back), the
@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
+from functools import partial
+from typing import Any
 
 from chasquimq.config import WorkerOptions
+from chasquimq.engine.checkup import checkup
 from chasquimq.engine.holdings import Holdings
+from chasquimq.engine.janitor import Janitor
 from chasquimq.engine.lease import Lease
-from chasquimq.engine.pool import Handler, Pool, Unwrap
+from chasquimq.engine.outcome import Outcomes, Wrap
+from chasquimq.engine.pool import Pool, Unwrap
 from chasquimq.engine.promoter import Promoter
 from chasquimq.engine.reader import Reader
 from chasquimq.engine.settler import Settler
 from chasquimq.errors import ChasquiError, StoreError
 from chasquimq.flow.unwrap import unwrapped
-from chasquimq.happening import Announce
-from chasquimq.store import Jobs, Row, Store, build
+from chasquimq.handler import OnError, Router
+from chasquimq.happening import Announce, GivenBack, LeasesLost, Reconnected
+from chasquimq.health import Health, State
+from chasquimq.store import Jobs, Link, Row, Store, build
 
 log = logging.getLogger(__name__)
 
@@ -38,98 +45,197 @@ class Consumer:
     def __init__(
         self,
         store: Store,
-        handler: Handler,
+        router: Router,
         unwrap: Unwrap,
+        wrap: Wrap,
         observe: Observe,
         consumer_id: str,
         options: WorkerOptions,
+        *,
+        stable: bool = False,
+        on_error: OnError | None = None,
     ) -> None:
         dialect = build(store.dialect_name, store.keys, group=options.group)
-        self._options = options
+        self.state: State = "starting"
+        self.leases_lost = 0
+        self.given_back = 0
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.options = options
+        self._store = store
+        self._stable = stable
+        self._promoted = 0
         self._stop = asyncio.Event()
         self._failure: ChasquiError | None = None
         self._jobs = Jobs(store.keys, dialect, store.link, options.group, consumer_id)
-        self._holdings = Holdings(options.concurrency)
-        self._settler = Settler(
-            store, dialect, self._holdings, options.settle, options.events.max_waiting
+        self.holdings = Holdings(options.concurrency)
+        self.settler = Settler(
+            store, self._jobs, self.holdings, options.settle, options.events.max_waiting
         )
-        announce = observe(self._settler)
-        self._reader = Reader(
-            store, self._jobs, self._holdings, announce, options.read, options.stream
+        announce = self._announce = self.settler.announce = observe(self.settler)
+        self.reader = Reader(
+            store,
+            self._jobs,
+            self.holdings,
+            announce,
+            options.read,
+            options.stream,
+            options.until,
         )
-        self._pool = Pool(
-            handler, unwrap, self._holdings, self._settler, self._jobs, announce, options
+        outcomes = Outcomes(self.settler, self._jobs, announce, wrap, options)
+        self.pool = Pool(
+            router, unwrap, self.holdings, self.settler, outcomes, announce, options, on_error
         )
-        self._promoter = Promoter(store, consumer_id, announce, options.promote)
-        self._lease = Lease(store, self._jobs, options.read.claim_idle_ms, self._held, self._lost)
+        self.promoter = Promoter(store, consumer_id, announce, options.promote)
+        lease_ms = options.read.claim_idle_ms
+        self.lease = Lease(store, self._jobs, lease_ms, self._held, self._lost)
+        self.settler.fresh = self.lease.fresh
+        self._janitor = Janitor(
+            self._jobs, announce, options.janitor, lease_ms, lambda: self.promoter.leads
+        )
 
     def stop(self) -> None:
         self._stop.set()
 
+    def health(self) -> Health:
+        return checkup(self)
+
+    @property
+    def links(self) -> dict[str, Link | None]:
+        """What each of our connections is for."""
+        return {
+            "requests": self._store.link,
+            "reader": self.reader.link,
+            "settler": self.settler.link,
+            "lease": self.lease.link,
+        }
+
     async def run(self) -> None:
-        """Run until `stop`, then until everything held is settled or given back."""
-        await self._jobs.join(self._options.stream)
+        """Run until `stop`, or a limit, then until everything held is settled or given back."""
+        try:
+            await self._run()
+        except BaseException:
+            self.state = "failed"
+            raise
+        if self._failure is not None:
+            self.state = "failed"
+            raise self._failure
+        self.state = "stopped"
+
+    async def _run(self) -> None:
+        await self._jobs.join(self.options.stream)
+        # Before anything is read: only older entries can have been left by an earlier run.
+        own_until = await self._jobs.last_delivered() if self._stable else None
         async with AsyncExitStack() as open_things:
-            for link in (self._settler.link, self._reader.link):
+            for link in (self.settler.link, self.reader.link):
                 link.on_given_up = self._given_up
                 await link.open()
                 open_things.push_async_callback(link.close)
-            await self._lease.start()
-            open_things.push_async_callback(self._lease.stop)
+            await self.lease.start()
+            open_things.push_async_callback(self.lease.stop)
+            self._listen()
             with unwrapped():
                 async with asyncio.TaskGroup() as beside:
-                    if self._options.promote.enabled:
-                        beside.create_task(self._promoter.run())
+                    if self.options.promote.enabled:
+                        self._begin(beside, "promoter", self.promoter.run())
+                        self._begin(beside, "janitor", self._janitor.run())
                     try:
-                        await self._work()
+                        await self._work(own_until)
                     finally:
+                        self.state = "stopping"
                         await self._farewell()
-                        self._promoter.stop()
-        if self._failure is not None:
-            raise self._failure
+                        self._janitor.stop()
+                        self.promoter.stop()
 
-    async def _work(self) -> None:
-        reader, drain_s = self._reader, self._options.drain_ms / 1000
+    async def _work(self, own_until: bytes | None) -> None:
+        reader, drain_s = self.reader, self.options.drain_ms / 1000
+        limit_ms = self.options.until.max_runtime_ms
         try:
             async with asyncio.timeout(None) as drain, asyncio.TaskGroup() as inside:
-                inside.create_task(self._pool.run())
-                inside.create_task(reader.read())
-                inside.create_task(reader.recover(self._lease.steady))
-                await self._stop.wait()
+                self._begin(inside, "pool", self.pool.run())
+                self._begin(inside, "reader", self._read())
+                self._begin(inside, "claimer", reader.recover(self.lease.steady, own_until))
+                self.state = "running"
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(limit_ms and limit_ms / 1000):
+                        await self._stop.wait()
+                self.state = "stopping"
                 await reader.stop()
-                await self._give_back(self._holdings.close())
+                await self._give_back(self.holdings.close())
                 drain.reschedule(asyncio.get_running_loop().time() + drain_s)
         except TimeoutError:
             log.warning("handlers outlived the drain deadline; their jobs are given back")
+
+    async def _read(self) -> None:
+        await self.reader.read(self._more)
+        self.stop()  # it came to its end by itself
+
+    async def _more(self) -> bool:
+        """Whether due jobs came into the stream since this was last asked."""
+        if not self.options.promote.enabled:
+            return False
+        try:
+            await self.promoter.tick()
+        except StoreError as error:
+            log.warning("cannot look for due jobs, trying again: %s", error)
+            return True
+        before, self._promoted = self._promoted, self.promoter.promoted
+        return before != self._promoted
+
+    def _begin(self, group: asyncio.TaskGroup, name: str, loop: Coroutine[Any, Any, None]) -> None:
+        self.tasks[name] = group.create_task(loop, name=f"chasqui-{name}")
+
+    def _listen(self) -> None:
+        """Tell of connections that were mended; the lease's is mended in another thread."""
+        here = asyncio.get_running_loop()
+        for name, link in self.links.items():
+            if link is not None:
+                link.on_mended = partial(_tell, here, partial(self._announce, Reconnected(name)))
 
     async def _farewell(self) -> None:
         """Settle what ended, give back what did not, leave the group; not for ever, if Redis
         is away: leases run out by themselves."""
         with suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
-                await self._settler.quiet()
-                self._holdings.close()
+                await self.settler.quiet()
+                self.holdings.close()
                 with suppress(StoreError):
                     # Not only what we know of: a lost reply may have brought more.
                     while rows := await self._jobs.adopt(PAGE):
-                        if not await self._jobs.give_back(rows):
+                        back = await self._jobs.give_back(rows)
+                        if not back:
                             break
+                        self._count_back(back)
                     await self._jobs.leave()
 
     async def _give_back(self, rows: list[Row]) -> None:
         try:
-            await self._jobs.give_back(rows)
+            self._count_back(await self._jobs.give_back(rows))
         except StoreError as error:
             log.warning("%d jobs wait for their leases to run out: %s", len(rows), error)
-        self._holdings.release([row[0] for row in rows])
+        self.holdings.release([row[0] for row in rows])
+
+    def _count_back(self, count: int) -> None:
+        if count:
+            self.given_back += count
+            self._announce(GivenBack(count))
 
     def _held(self) -> list[bytes]:
-        return list(self._holdings.ids)
+        return list(self.holdings.ids)
 
     def _lost(self, ids: list[bytes]) -> None:
-        self._pool.cancel(set(ids))
-        self._holdings.drop(ids)
+        gone = self.holdings.ids.intersection(ids)
+        if not gone:
+            return  # settled while the answer travelled
+        self.leases_lost += len(gone)
+        log.warning("lost the leases of %d jobs; their handlers are cancelled", len(gone))
+        self._announce(LeasesLost(len(gone)))
+        self.pool.cancel(gone)
+        self.holdings.drop(gone)
 
     def _given_up(self, error: ChasquiError) -> None:
         self._failure = error
         self.stop()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, announce: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(announce)

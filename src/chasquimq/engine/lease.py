@@ -23,6 +23,7 @@ from chasquimq.store.fault import words
 log = logging.getLogger(__name__)
 
 CHUNK = 2_000
+FRESH = 0.8  # of a lease: a renewal younger than that leaves time for an ack to arrive
 
 
 class Lease:
@@ -43,6 +44,8 @@ class Lease:
         self._held = held
         self._lost = lost
         self._cancel: Callable[[], object] = _nothing
+        self._thread: threading.Thread | None = None
+        self.link: Link | None = None
 
     async def start(self) -> None:
         """Returns when the thread is there to be stopped."""
@@ -55,7 +58,8 @@ class Lease:
 
     async def stop(self) -> None:
         self._cancel()
-        await asyncio.to_thread(self._thread.join)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
 
     def steady(self) -> bool:
         """Whether our renewals have been without a gap for a whole lease."""
@@ -64,13 +68,25 @@ class Lease:
             return False
         return now - since >= self._lease_s
 
+    def fresh(self) -> bool:
+        """Whether what we hold is certainly still ours."""
+        return self.gap() < FRESH * self._lease_s
+
+    def gap(self) -> float:
+        """Seconds since our last renewal."""
+        return time.monotonic() - self.renewed_at
+
+    @property
+    def alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
     async def _live(self, started: threading.Event) -> None:
         """The thread's only task: renew, wait, again, until it is cancelled from outside."""
         task = asyncio.current_task()
         assert task is not None
         self._cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
         started.set()
-        link = Link(self._dialer)
+        link = self.link = Link(self._dialer)
         opened = False
         try:
             while True:

@@ -1,8 +1,8 @@
 """Run handlers: long-lived workers that pull deliveries and report how they ended.
 
 1. take the next delivery; one that cannot run (unreadable, too large, out of budget) is buried;
-2. run the handler on it;
-3. ack it, or ask the policy what follows from its error: another run, or the DLQ.
+2. run the handler of its name on it;
+3. hand its end to the outcomes: done, failed, or void, because it is no longer ours.
 
 A worker is not a task per job, which would cost more than most jobs. It gives way to the event
 loop once it has kept it for a whole turn, and it is replaced when a handler left context
@@ -13,93 +13,117 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from chasquimq import wire
 from chasquimq.config import WorkerOptions
 from chasquimq.engine.holdings import Holdings
-from chasquimq.engine.settler import Move, Settler
-from chasquimq.errors import WireError
-from chasquimq.happening import Announce, Buried, Completed, Failed, RetryScheduled, Started
-from chasquimq.job import Again, Dead, Envelope, Reason
-from chasquimq.policy.verdict import budget, judge, runs_so_far
-from chasquimq.store import Jobs, Row
+from chasquimq.engine.limit import Limits, Slot
+from chasquimq.engine.outcome import Opened, Outcomes
+from chasquimq.engine.settler import Settler
+from chasquimq.engine.thread import Threads, is_async
+from chasquimq.errors import NoHandlerError, WireError
+from chasquimq.flow.pause import pause
+from chasquimq.handler import OnError, Route, Router
+from chasquimq.happening import Announce, Completed, Started
+from chasquimq.job import Dead, Envelope, Reason
+from chasquimq.policy.verdict import budget, runs_so_far
+from chasquimq.store import Row
 
 log = logging.getLogger(__name__)
 
 TURN_S = 0.001
-WARN_EVERY = 100
+LOOK_S = 0.05
 
-Handler = Callable[[Any], Awaitable[Any]]
 Unwrap = Callable[[Envelope, str, int], Any]  # envelope, name, runs so far -> what a handler gets
 
 
-# Envelope, name, raw name, runs so far, what the handler gets. A plain tuple: there is one per
-# job, and a named one costs more to make than the envelope costs to decode.
-Opened = tuple[Envelope, str, bytes, int, Any]
+class Line(NamedTuple):
+    """A handler as the pool runs it."""
+
+    call: Callable[[Any], Awaitable[Any]]
+    limit_s: float  # 0: none
 
 
 class Pool:
     def __init__(
         self,
-        handler: Handler,
+        router: Router,
         unwrap: Unwrap,
         holdings: Holdings,
         settler: Settler,
-        jobs: Jobs,
+        outcomes: Outcomes,
         announce: Announce,
         options: WorkerOptions,
+        on_error: OnError | None = None,
     ) -> None:
-        self._handler = handler
         self._unwrap = unwrap
         self._holdings = holdings
         self._settler = settler
-        self._jobs = jobs
+        self._outcomes = outcomes
         self._announce = announce
         self._options = options
+        self._on_error = on_error
+        self._keeps = options.results.enabled
+        self._names = outcomes.names
         self._max_bytes = options.read.max_payload_bytes
         self._max_attempts = options.retry.max_attempts
-        self._names: dict[bytes, str] = {}
-        self._running: list[Row | None] = [None] * options.concurrency
-        self._tasks: list[asyncio.Task[None] | None] = [None] * options.concurrency
-        self._lost: set[bytes] = set()
+        self.threads = Threads(options.concurrency)
+        self.slots = [Slot() for _ in range(options.concurrency)]
+        self._lines = {name: self._line(route) for name, route in router.routes.items()}
+        self._default = self._line(router.default or Route(_nobody(router)))
         self._group: asyncio.TaskGroup | None = None
         self._clean = contextvars.copy_context()
         self._turn = 0.0
+        limited = any(line.limit_s for line in (*self._lines.values(), self._default))
+        self._limits = Limits(self.slots, outcomes) if limited else None
 
     async def run(self) -> None:
         """Work until the holdings are closed and everything started has ended."""
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            for slot in range(self._options.concurrency):
-                self._spawn(slot)
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                if self._limits is not None:
+                    self._limits.start()
+                for slot in self.slots:
+                    self._spawn(slot)
+        finally:
+            self.threads.stop()
+            if self._limits is not None:
+                self._limits.stop()
 
-    def running(self) -> list[Row]:
-        """The deliveries whose handlers have not ended."""
-        return [row for row in self._running if row is not None]
+    @property
+    def running(self) -> int:
+        return sum(slot.entry_id is not None for slot in self.slots)
 
     def cancel(self, lost: set[bytes]) -> None:
         """Stop the handlers of deliveries that are no longer ours; their outcome is void."""
-        for slot, row in enumerate(self._running):
-            task = self._tasks[slot]
-            if row is not None and row[0] in lost and task is not None:
-                self._lost.add(row[0])
-                task.cancel()
+        for slot in self.slots:
+            if slot.entry_id in lost:
+                slot.void = True
+                slot.cancel()
+
+    def _line(self, route: Route) -> Line:
+        limit_ms = route.time_limit_ms or self._options.time_limit_ms or 0
+        asynchronous = is_async(route.handler)
+        call = route.handler if asynchronous else self.threads.wrap(route.handler)
+        return Line(call, limit_ms / 1000)
 
     # -- one worker ----------------------------------------------------------------------------
 
-    def _spawn(self, slot: int) -> None:
+    def _spawn(self, slot: Slot) -> None:
         assert self._group is not None
         context = self._clean.copy()
-        self._tasks[slot] = self._group.create_task(self._work(slot), context=context)
+        slot.task = self._group.create_task(self._work(slot), context=context)
 
-    async def _work(self, slot: int) -> None:
+    async def _work(self, slot: Slot) -> None:
         holdings, settler, clock = self._holdings, self._settler, time.perf_counter
-        running, handler, announce = self._running, self._handler, self._announce
+        announce, lines, default = self._announce, self._lines, self._default
+        threads = self.threads
         rest = False
         while True:
             while rest or not holdings.queue:
@@ -109,6 +133,9 @@ class Pool:
                 await holdings.idle()
                 self._turn = clock()
                 rest = holdings.resting > 0  # a resting worker comes back for what there is
+            if threads.busy >= threads.limit:
+                await self._a_free_thread()
+                continue
             row = holdings.queue.popleft()
             left = len(holdings.queue)
             if holdings.hungry and left <= holdings.low and holdings.feed():
@@ -119,31 +146,32 @@ class Pool:
             if opened is None:
                 continue
             envelope, name, _, ran, job = opened
-            entry_id = row[0]
-            running[slot] = row
+            entry_id, line = row[0], lines.get(name, default)
             announce(Started(envelope.id, name, ran + 1, envelope.created_at_ms))
             error: BaseException | None = None
+            result: Any = None
             begin = clock()
+            slot.begin(entry_id, opened, begin, line.limit_s)
             try:
-                await handler(job)
+                result = await line.call(job)
             except Exception as caught:
                 error = caught
             except asyncio.CancelledError as caught:
-                if not self._survives(slot, entry_id):
+                if slot.told_to_stop():
                     raise
                 error = caught
             end = clock()
-            running[slot] = None
-            if self._lost and self._forget(slot, entry_id):
-                pass  # someone else holds it now, and settles it
-            elif error is None:
-                announce(Completed(envelope.id, name, ran + 1, int((end - begin) * 1e6)))
-                settler.ack(entry_id)
-            else:
-                self._failed(opened, entry_id, error, int((end - begin) * 1e6))
+            slot.entry_id = None
+            duration_us = int((end - begin) * 1e6)
+            if error is not None or slot.cancelled:
+                await self._ended_badly(slot, opened, entry_id, error, duration_us)
                 error = None
-            task = self._tasks[slot]
-            if holdings.closed or (task is not None and task.cancelling()):
+            elif self._keeps:
+                self._outcomes.returned(opened, entry_id, result, duration_us)
+            else:
+                announce(Completed(envelope.id, name, ran + 1, duration_us))
+                settler.ack(entry_id)
+            if holdings.closed or slot.told_to_stop():
                 return  # nothing more is started; also when the handler swallowed our cancellation
             if contextvars.copy_context() != self._clean:
                 self._spawn(slot)
@@ -161,20 +189,12 @@ class Pool:
             self._holdings.resting -= 1
             self._turn = time.perf_counter()
 
-    def _survives(self, slot: int, entry_id: bytes) -> bool:
-        """Whether a cancellation was the handler's own affair or its lost lease's, not ours."""
-        task = self._tasks[slot]
-        return task is None or not task.cancelling() or entry_id in self._lost
-
-    def _forget(self, slot: int, entry_id: bytes) -> bool:
-        """Whether this delivery was lost while it ran; the worker lives on."""
-        if entry_id not in self._lost:
-            return False
-        self._lost.discard(entry_id)
-        task = self._tasks[slot]
-        if task is not None and task.cancelling():
-            task.uncancel()
-        return True
+    async def _a_free_thread(self) -> None:
+        """A function that was given up keeps its thread: take nothing that could not start."""
+        threads = self.threads
+        while threads.busy >= threads.limit and not self._holdings.closed:
+            threads.freed.clear()
+            await pause(threads.freed, LOOK_S)
 
     # -- before and after the handler ----------------------------------------------------------
 
@@ -182,16 +202,17 @@ class Pool:
         """Make a job of a delivery; bury it (and answer None) if it cannot be one."""
         entry_id, fields = row[0], row[1]
         split = wire.split_entry(fields)
+        outcomes = self._outcomes
         if isinstance(split, str):
-            self._bury(entry_id, b"", b"", Dead(0, Reason.MALFORMED), detail=split)
+            outcomes.bury(entry_id, b"", b"", Dead(0, Reason.MALFORMED), detail=split)
             return None
         body, raw_name = split
         if len(body) > self._max_bytes:
-            self._bury(entry_id, body, raw_name, Dead(0, Reason.OVERSIZE_PAYLOAD))
+            outcomes.bury(entry_id, body, raw_name, Dead(0, Reason.OVERSIZE_PAYLOAD))
             return None
         name = self._names.get(raw_name)
         if name is None:
-            name = self._name(raw_name)
+            name = outcomes.name(raw_name)
         try:
             envelope = wire.unpack_envelope(body)
             ran = runs_so_far(envelope, row[3]) if len(row) > 3 else envelope.attempt
@@ -200,80 +221,46 @@ class Pool:
                 limit = budget(envelope, self._options.retry)
             if ran >= limit:
                 dead = Dead(ran, Reason.RETRIES_EXHAUSTED)
-                self._bury(entry_id, body, raw_name, dead, job_id=envelope.id)
+                outcomes.bury(entry_id, body, raw_name, dead, job_id=envelope.id)
                 return None
             return envelope, name, raw_name, ran, self._unwrap(envelope, name, ran)
         except WireError as error:
-            self._bury(entry_id, body, raw_name, Dead(0, Reason.DECODE_FAILED), error=error)
+            outcomes.bury(entry_id, body, raw_name, Dead(0, Reason.DECODE_FAILED), error=error)
             return None
 
-    def _failed(
-        self, opened: Opened, entry_id: bytes, error: BaseException, duration_us: int
-    ) -> None:
-        envelope, name, raw_name, ran, _ = opened
-        ran += 1
-        text = str(error) or type(error).__name__
-        self._announce(Failed(envelope.id, name, ran, duration_us, text))
-        verdict = judge(envelope, ran, error, self._options.retry, random.randrange)
-        if isinstance(verdict, Dead):
-            body = wire.pack_envelope(envelope)
-            self._bury(entry_id, body, raw_name, verdict, job_id=envelope.id, error=error)
-            return
-        self._retry(entry_id, envelope, name, raw_name, verdict)
-
-    def _retry(
-        self, entry_id: bytes, envelope: Envelope, name: str, raw_name: bytes, again: Again
-    ) -> None:
-        envelope.attempt = again.attempt
-        member = wire.join_member(raw_name, wire.pack_envelope(envelope))
-        command = self._jobs.retry(entry_id, again.delay_ms, member)
-
-        def moved(answer: int) -> None:
-            if answer:
-                happening = RetryScheduled(envelope.id, name, again.attempt + 1, again.delay_ms)
-                self._announce(happening)
-
-        self._settler.move(Move(entry_id, command, moved))
-
-    def _bury(
+    async def _ended_badly(
         self,
+        slot: Slot,
+        opened: Opened,
         entry_id: bytes,
-        body: bytes,
-        raw_name: bytes,
-        dead: Dead,
-        *,
-        job_id: str = "",
-        error: BaseException | None = None,
-        detail: str | None = None,
+        error: BaseException | None,
+        duration_us: int,
     ) -> None:
-        fields = wire.pack_dead(
-            body,
-            raw_name,
-            entry_id,
-            dead.reason,
-            detail=detail,
-            job_id=job_id or None,
-            attempt=dead.attempt,
-            error_type=type(error).__name__ if error is not None else None,
-            error=str(error) if error is not None else None,
+        """It failed, or we ended it: its time was over, or it is no longer ours."""
+        expired, settled = slot.expired, slot.void
+        slot.recover()
+        if expired is not None:
+            error = expired
+        if settled or error is None:
+            return  # someone else holds it now and settles it, or its failure is settled
+        verdict = self._outcomes.failed(opened, entry_id, error, duration_us)
+        if self._on_error is None:
+            return
+        try:
+            told = self._on_error(opened[4], error, verdict)
+            if inspect.isawaitable(told):
+                await told
+        except Exception:
+            log.exception("on_error failed for job %s", opened[0].id)
+
+
+def _nobody(router: Router) -> Callable[[Any], Awaitable[Any]]:
+    """What runs jobs of a name that nobody handles: they fail, for good."""
+    known = ", ".join(sorted(map(repr, router.routes)))
+
+    async def refuse(job: Any) -> None:
+        raise NoHandlerError(
+            f"this worker has no handler for jobs named {job.name!r:.80}; it has: {known:.500}"
         )
-        options = self._options.dead
-        trim = options.max_len if options.on_full == "trim" else 0
-        command = self._jobs.bury(entry_id, fields, trim)
 
-        def moved(length: int) -> None:
-            if length:
-                if length > options.max_len and length % WARN_EVERY == 1:
-                    log.warning("the DLQ holds %d jobs, more than %d", length, options.max_len)
-                happening = Buried(job_id, self._name(raw_name), dead.attempt, dead.reason)
-                self._announce(happening)
-
-        self._settler.move(Move(entry_id, command, moved))
-
-    def _name(self, raw_name: bytes) -> str:
-        name = self._names.get(raw_name)
-        if name is None:
-            if len(self._names) > 1000:
-                self._names.clear()
-            name = self._names[raw_name] = wire.decode_name(raw_name)
-        return name
+    return refuse

@@ -19,14 +19,15 @@ from typing import Any, NamedTuple
 
 from chasquimq.config import SettleOptions
 from chasquimq.engine.holdings import Holdings
-from chasquimq.store import Dialect, Store
+from chasquimq.happening import Announce, CameTooLate, EventsDropped, Happening
+from chasquimq.store import Jobs, Store
 from chasquimq.store.fault import Fault, classify
 
 log = logging.getLogger(__name__)
 
 AGAIN_S = 0.2
 _BROKEN = ConnectionError("no answer")
-SCRIPTS = ("ack", "retry", "bury")
+SCRIPTS = ("ack", "ack_held", "finish", "retry", "bury")
 
 
 class Move(NamedTuple):
@@ -48,11 +49,15 @@ class Settler:
     def __init__(
         self,
         store: Store,
-        dialect: Dialect,
+        jobs: Jobs,
         holdings: Holdings,
         options: SettleOptions,
         max_events: int,
     ) -> None:
+        self.announce: Announce = _ignore
+        # Whether our leases are certainly ours. If not, an ack asks first: someone else may
+        # have the entry by now.
+        self.fresh: Callable[[], bool] = _always
         self.stale = 0  # outcomes that came too late: someone else had settled the entry
         self.dropped_events = 0
         self.scheduled = False
@@ -64,7 +69,7 @@ class Settler:
         self._events_in_flight = 0
         self._max_events = max_events
         self._holdings = holdings
-        self._dialect = dialect
+        self._jobs = jobs
         self._batch = options.batch
         self._idle_s = options.idle_ms / 1000
         self._loop = asyncio.get_running_loop()
@@ -121,7 +126,8 @@ class Settler:
         parts = [*before, *(move.command for move in moves)]
         count = len(parts)
         if acks:
-            parts.append(self._dialect.ack(acks))
+            jobs = self._jobs
+            parts.append(jobs.dialect.ack(acks) if self.fresh() else jobs.ack_held(acks))
             count += 1
         parts += after
         count += len(after)
@@ -138,8 +144,13 @@ class Settler:
         if surplus > 0:
             kept = max(len(after) - surplus, 0)
             surplus -= len(after) - kept
-            self.dropped_events += len(after) - kept + min(surplus, len(before))
+            self._count_dropped(len(after) - kept + min(surplus, len(before)))
             del after[kept:], before[max(len(before) - surplus, 0) :]
+
+    def _count_dropped(self, count: int) -> None:
+        if count:
+            self.dropped_events += count
+            self.announce(EventsDropped(count))
 
     def _schedule(self) -> None:
         self.scheduled = True
@@ -176,15 +187,23 @@ class Settler:
         if group.acks and self._settled(replies[at], partial(self._acks.extend, group.acks)):
             released += group.acks
             if not isinstance(replies[at], Exception):
-                self.stale += len(group.acks) - self._dialect.acked(replies[at])
+                self._count_stale(len(group.acks) - self._acked(replies[at]))
         self._holdings.release(released)
         self._done()
 
     def _report(self, move: Move, reply: Any) -> None:
         moved = 0 if isinstance(reply, Exception) else int(reply)
         if not moved:
-            self.stale += 1
+            self._count_stale(1)
         move.moved(moved)
+
+    def _acked(self, reply: Any) -> int:
+        return reply if isinstance(reply, int) else self._jobs.dialect.acked(reply)
+
+    def _count_stale(self, count: int) -> None:
+        if count:
+            self.stale += count
+            self.announce(CameTooLate(count))
 
     def _settled(self, reply: Any, again: Callable[[], None]) -> bool:
         """Whether the matter is closed; if not, it is queued again."""
@@ -208,7 +227,7 @@ class Settler:
         """The connection broke. What was answered before it broke counts; the rest again."""
         missing = group.before + len(group.moves) + bool(group.acks) + group.after - len(replies)
         unheard = max(group.before - len(replies), 0)
-        self.dropped_events += unheard + min(missing, group.after)
+        self._count_dropped(unheard + min(missing, group.after))
         self._landed(group, [*replies, *[_BROKEN] * missing])
 
     def _pause(self, seconds: float) -> None:
@@ -223,3 +242,11 @@ class Settler:
     def _done(self) -> None:
         if self._quiet is not None and not self._quiet.done():
             self._quiet.set_result(None)
+
+
+def _always() -> bool:
+    return True
+
+
+def _ignore(happening: Happening) -> None:
+    pass

@@ -2,14 +2,18 @@
 --
 -- KEYS     1 stream
 -- ARGV     1 group       2 consumer      3 not this one and none before it, '-' from the first
--- Returns  {entry id, fields, 0, deliveries before this one}, or nothing
+--          4 none behind this one
+-- Returns  {entry id, fields, 0, deliveries before this one}, or nothing; {entry id} alone: none
+--          up to this one had a body, ask again behind it
 
 local from = ARGV[3] == '-' and '-' or '(' .. ARGV[3]
-for _, row in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], from, '+', 100, ARGV[2])) do
-  -- An entry whose body is gone is dropped from the pending list by XCLAIM itself.
+local page = redis.call('XPENDING', KEYS[1], ARGV[1], from, ARGV[4], 100, ARGV[2])
+for _, row in ipairs(page) do
+  -- An entry whose body is gone is dropped from the pending list by XCLAIM itself; whoever had
+  -- its job in memory is dead.
   local got = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, row[1])
   if got[1] then
     return {row[1], got[1][2], 0, row[4]}
   end
 end
-return {}
+return #page == 100 and {page[100][1]} or {}

@@ -1,4 +1,4 @@
-"""The stream's drawer, as a consumer sees it: read, settle, give back, leave.
+"""The stream's drawer, as a consumer sees it: read, settle, give back, leave, sweep.
 
 What is hot (read, ack, retry, bury) comes as bytes for a pipe, one reply each; the rest are
 round trips over the store's own link.
@@ -7,16 +7,29 @@ round trips over the store's own link.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from chasquimq import lua
+from chasquimq import lua, wire
 from chasquimq.config import StreamOptions
+from chasquimq.errors import WireError
 from chasquimq.store.dialect import Dialect
 from chasquimq.store.link import Link
 from chasquimq.store.resp import Arg, bulk, pack
 from chasquimq.wire import Keys
 
 Row = list[Any]  # [entry id, fields] or [entry id, fields, idle ms, deliveries before this one]
+
+FIRST = b"-"  # in a place where an entry id says where to go on: at the beginning
+
+
+class Sweep(NamedTuple):
+    """What one sweep removed; `after` is the entry to look behind next."""
+
+    leads: bool
+    ghosts: int = 0
+    consumers: int = 0
+    after: bytes = FIRST
+    more: bool = False
 
 
 class Jobs:
@@ -72,34 +85,106 @@ class Jobs:
         keys, args = (self._keys.stream,), (self.group, self.consumer, count)
         return list(await self._link.run("adopt", keys, args))
 
-    async def take_back(self, after: bytes = b"-") -> Row | None:
-        """One entry that an earlier run under our name left, behind `after`; it counts as a run."""
-        keys, args = (self._keys.stream,), (self.group, self.consumer, after)
-        return list(await self._link.run("take_back", keys, args)) or None
+    async def last_delivered(self) -> bytes:
+        """The newest entry that the group has delivered to anyone."""
+        for row in await self._link.ask("XINFO", "GROUPS", self._keys.stream):
+            facts = dict(zip(row[::2], row[1::2], strict=True))
+            if facts[b"name"] == self.group.encode():
+                return bytes(facts[b"last-delivered-id"])
+        return b"0-0"
+
+    async def take_back(self, after: bytes, until: bytes) -> Row | None:
+        """One entry that an earlier run under our name left, behind `after` and up to `until`;
+        it counts as a run."""
+        keys = (self._keys.stream,)
+        while True:
+            args = (self.group, self.consumer, after, until)
+            row = list(await self._link.run("take_back", keys, args))
+            if len(row) != 1:
+                return row or None
+            after = row[0]
 
     async def give_back(self, rows: Iterable[Row]) -> int:
         """Let others run what we hold and did not run; no delivery is charged."""
-        args: list[Arg] = [self.group, self.consumer]
-        for row in rows:
-            args += (row[0], row[3] if len(row) > 3 else 0)
-        if len(args) == 2:
+        held = {row[0]: row for row in rows}
+        if not held:
             return 0
-        return int(await self._link.run("give_back", (self._keys.stream,), args))
+        args: list[Arg] = [self.group, self.consumer]
+        for entry_id, row in held.items():
+            args += (entry_id, _deliveries(row))
+        back, *bare = await self._link.run("give_back", (self._keys.stream,), args)
+        for entry_id in bare:
+            back += await self._restore(held[entry_id])
+        return int(back)
 
-    async def renew(self, link: Link, ids: Sequence[bytes]) -> list[bytes]:
-        """Keep our hold on these; answers those that are no longer ours. Leases have a link
-        (and an event loop) of their own."""
-        args: list[Arg] = [self.group, self.consumer, *ids]
-        return list(await link.run("renew", (self._keys.stream,), args))
+    async def _restore(self, row: Row) -> int:
+        """Give back what was trimmed or deleted in the stream meanwhile: we still have it."""
+        if not row[1]:
+            return 0
+        fields = _charged(row[1], _deliveries(row))
+        args: list[Arg] = [self.group, self.consumer, row[0], *fields]
+        return int(await self._link.run("restore", (self._keys.stream,), args))
+
+    async def renew(self, link: Link, ids: Sequence[bytes], young_ms: int = 0) -> list[bytes]:
+        """Keep our hold on these, except on what has been idle for less than `young_ms`; answers
+        those that are no longer ours. Leases have a link (and an event loop) of their own."""
+        lost: list[bytes] = []
+        while True:
+            args: list[Arg] = [self.group, self.consumer, young_ms, *ids]
+            looked_at, *gone = await link.run("renew", (self._keys.stream,), args)
+            lost += gone
+            ids = ids[looked_at:]
+            if not ids:
+                return lost
 
     async def leave(self) -> bool:
         """Take our name off the group, unless something is still pending under it."""
         keys, args = (self._keys.stream,), (self.group, self.consumer)
-        return bool(await self._link.run("leave", keys, args))
+        while (left := await self._link.run("leave", keys, args)) < 0:
+            pass
+        return bool(left)
+
+    async def sweep(
+        self,
+        ghost_idle_ms: int,
+        consumer_idle_ms: int,
+        after: bytes = FIRST,
+        *,
+        look_at: int = 1_000,
+        names: int = 500,
+    ) -> Sweep:
+        """Remove what silent consumers left and nobody can use: pending entries without a body,
+        and names with nothing pending. Only while we hold the promoter's lock."""
+        keys = (self._keys.stream, self._keys.promoter_lock)
+        args = (self.group, self.consumer, ghost_idle_ms, consumer_idle_ms, after, look_at, names)
+        reply = await self._link.run("sweep", keys, args)
+        if len(reply) == 1:
+            return Sweep(leads=False)
+        ghosts, removed, after = reply
+        return Sweep(True, ghosts, removed, after, after != FIRST or removed == names)
 
     async def unblock(self, client_id: int) -> None:
         """End a blocked read on another connection, without losing what it may just get."""
         await self._link.ask("CLIENT", "UNBLOCK", client_id)
+
+
+def _deliveries(row: Row) -> int:
+    """How often it had been delivered before us."""
+    return row[3] if len(row) > 3 else 0
+
+
+def _charged(fields: Sequence[bytes], deliveries: int) -> Sequence[bytes]:
+    """A new entry counts deliveries anew, so those before it go into the envelope."""
+    split = wire.split_entry(fields)
+    if not deliveries or isinstance(split, str):
+        return fields
+    body, name = split
+    try:
+        envelope = wire.unpack_envelope(body)
+    except WireError:
+        return fields
+    envelope.attempt = max(envelope.attempt, deliveries)
+    return wire.join_entry(wire.pack_envelope(envelope), name)
 
 
 async def open_stream(

@@ -31,6 +31,7 @@ class Link:
         self.pipe: Pipe | None = None
         self.on_up: Callable[[], None] = _nothing
         self.on_given_up: Callable[[ChasquiError], None] = _ignore
+        self.on_mended: Callable[[], None] = _nothing
         self.reconnects = 0
         self._dialer = dialer
         self._extra_reply_ms = extra_reply_ms
@@ -57,17 +58,28 @@ class Link:
     async def ask(self, *command: Arg) -> Any:
         """One command, one reply. Raises what the reply says, or that the answer was lost."""
         data = pack(*command)
-        reply = await self._ask(data)
+        [reply] = await self._ask(data)
         if isinstance(reply, Exception) and classify(reply) is Fault.SCRIPT:
             # The server has forgotten the script: it was restarted, failed over or flushed.
             await self._ask(pack("SCRIPT", "LOAD", lua.BY_SHA[str(command[1])]))
-            reply = await self._ask(data)
+            [reply] = await self._ask(data)
         if isinstance(reply, Exception):
             raise as_error(reply, str(command[0]))
         return reply
 
     async def run(self, script: str, keys: Sequence[Arg], args: Sequence[Arg] = ()) -> Any:
         return await self.ask(*lua.call(script, keys, args))
+
+    async def run_each(self, script: str, calls: Sequence[Sequence[Arg]]) -> list[Any]:
+        """One script for many lists of keys, in one write; its answers in order."""
+        # The script rides along, so that none of them can be told it is unknown.
+        load = pack("SCRIPT", "LOAD", lua.SOURCES[script])
+        data = b"".join([load, *[pack(*lua.call(script, keys)) for keys in calls]])
+        replies = await self._ask(data, 1 + len(calls))
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise as_error(reply, script)
+        return replies[1:]
 
     def no_answer(self) -> StoreUnavailableError:
         where = self._dialer.address
@@ -87,7 +99,7 @@ class Link:
 
     # -- inside --------------------------------------------------------------------------------
 
-    async def _ask(self, data: bytes) -> Any:
+    async def _ask(self, data: bytes, count: int = 1) -> list[Any]:
         limit_ms = self._dialer.options.timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000):
@@ -98,7 +110,7 @@ class Link:
                 f"{self._trouble and f'; the last try: {self._trouble}'}"
             ) from None
         try:
-            return (await pipe.ask(data))[0]
+            return await pipe.ask(data, count)
         except ConnectionError:
             raise self.no_answer() from None
 
@@ -149,6 +161,7 @@ class Link:
             self.reconnects += 1
             self._mending = None  # `_adopt` may find the new pipe broken already
             self._adopt(pipe)
+            self.on_mended()
             return
 
     def _give_up(self, error: Exception) -> None:

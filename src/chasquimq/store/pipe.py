@@ -56,6 +56,13 @@ class Pipe(asyncio.Protocol):
     def idle(self) -> bool:
         return not self._flights
 
+    def silent_s(self, now: float) -> float:
+        """For how long the oldest question has been without its answer."""
+        try:
+            return now - self._flights[0].sent_at
+        except IndexError:  # none is open; asked this way because other threads may ask, too
+            return 0.0
+
     def send(self, data: bytes, count: int, landed: Landed, lost: Lost) -> None:
         """Write commands that yield `count` replies."""
         if self.closed or self._transport is None:

@@ -1,0 +1,70 @@
+"""Look at a consumer's parts and say how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from chasquimq.health import Connection, Counters, Health, examined
+from chasquimq.store import Link
+
+if TYPE_CHECKING:
+    from chasquimq.engine.consumer import Consumer
+
+
+def checkup(consumer: Consumer) -> Health:
+    """The consumer's health now; from the thread of its event loop."""
+    options, reader, settler, lease = (
+        consumer.options,
+        consumer.reader,
+        consumer.settler,
+        consumer.lease,
+    )
+    now = asyncio.get_running_loop().time()
+    tasks = {name: _state(task) for name, task in consumer.tasks.items()}
+    tasks["lease"] = "running" if lease.alive else "ended"
+    blocks_s = {"reader": options.read.block_ms / 1000}
+    return examined(
+        Health(
+            state=consumer.state,
+            tasks=tasks,
+            connections={
+                name: _connection(link, blocks_s.get(name, 0.0))
+                for name, link in consumer.links.items()
+                if link is not None
+            },
+            last_read_s=None if reader.last_read_at is None else now - reader.last_read_at,
+            renewal_gap_s=lease.gap(),
+            lease_s=options.read.claim_idle_ms / 1000,
+            leads=consumer.promoter.leads,
+            running=consumer.pool.running,
+            queued=len(consumer.holdings.queue),
+            held=len(consumer.holdings.ids),
+            threads_busy=consumer.pool.threads.busy,
+            counters=Counters(
+                read=reader.taken,
+                came_too_late=settler.stale,
+                events_dropped=settler.dropped_events,
+                own_ids_refused=consumer.holdings.refused,
+                leases_lost=consumer.leases_lost,
+                given_back=consumer.given_back + reader.given_back,
+                groups_recreated=reader.groups_recreated,
+            ),
+        )
+    )
+
+
+def _state(task: asyncio.Task[None]) -> str:
+    if not task.done():
+        return "running"
+    error = None if task.cancelled() else task.exception()
+    return "ended" if error is None else f"failed: {error}"
+
+
+def _connection(link: Link, may_wait_s: float) -> Connection:
+    pipe = link.pipe
+    if pipe is None:
+        return Connection(False, link.reconnects)
+    silent_s = pipe.silent_s(time.monotonic())
+    return Connection(True, link.reconnects, max(silent_s - may_wait_s, 0.0))

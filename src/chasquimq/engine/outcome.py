@@ -1,0 +1,153 @@
+"""What follows from how a job ended: an ack, a kept result, another run, or the DLQ.
+
+Everything goes out through the settler; what came of it is announced.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+from chasquimq import wire
+from chasquimq.config import WorkerOptions
+from chasquimq.engine.settler import Move, Settler
+from chasquimq.errors import EncodeError, TimeLimitError, UnrecoverableError
+from chasquimq.happening import Announce, Buried, Completed, Failed, RetryScheduled
+from chasquimq.job import Again, Dead, Envelope
+from chasquimq.policy.verdict import judge
+from chasquimq.store import Jobs
+
+log = logging.getLogger(__name__)
+
+WARN_EVERY = 100
+
+# Envelope, name, raw name, runs so far, what the handler gets. A plain tuple: there is one per
+# job, and a named one costs more to make than the envelope costs to decode.
+Opened = tuple[Envelope, str, bytes, int, Any]
+Wrap = Callable[[Any], bytes | None]  # what a handler returned -> its bytes, None to keep nothing
+
+
+class Outcomes:
+    def __init__(
+        self,
+        settler: Settler,
+        jobs: Jobs,
+        announce: Announce,
+        wrap: Wrap,
+        options: WorkerOptions,
+    ) -> None:
+        self._settler = settler
+        self._jobs = jobs
+        self._announce = announce
+        self._wrap = wrap
+        self._options = options
+        self.names: dict[bytes, str] = {}
+
+    def completed(self, opened: Opened, entry_id: bytes, duration_us: int) -> None:
+        envelope, name, _, ran, _ = opened
+        self._announce(Completed(envelope.id, name, ran + 1, duration_us))
+        self._settler.ack(entry_id)
+
+    def returned(self, opened: Opened, entry_id: bytes, result: Any, duration_us: int) -> None:
+        """The same, and what the handler returned is kept. The result is written ahead of the
+        `completed` event, in one write: whoever sees the event can read the result."""
+        try:
+            kept = self._wrap(result)
+        except Exception as error:
+            self.failed(opened, entry_id, _unkept(error), duration_us)
+            return
+        if kept is None:
+            self.completed(opened, entry_id, duration_us)
+            return
+        options, envelope = self._options.results, opened[0]
+        if len(kept) > options.max_bytes:
+            too_large = EncodeError(f"it is {len(kept)} bytes, the limit is {options.max_bytes}")
+            self.failed(opened, entry_id, _unkept(too_large), duration_us)
+            return
+        command = self._jobs.finish(entry_id, envelope.id, kept, options.ttl_s)
+        self._settler.move(Move(entry_id, command, _nothing))
+        self._announce(Completed(envelope.id, opened[1], opened[3] + 1, duration_us))
+
+    def failed(
+        self, opened: Opened, entry_id: bytes, error: BaseException, duration_us: int
+    ) -> Again | Dead:
+        envelope, name, raw_name, ran, _ = opened
+        ran += 1
+        text = str(error) or type(error).__name__
+        timed_out = isinstance(error, TimeLimitError)
+        self._announce(Failed(envelope.id, name, ran, duration_us, text, timed_out))
+        verdict = judge(envelope, ran, error, self._options.retry, random.randrange)
+        if isinstance(verdict, Dead):
+            body = wire.pack_envelope(envelope)
+            self.bury(entry_id, body, raw_name, verdict, job_id=envelope.id, error=error)
+        else:
+            self._retry(entry_id, envelope, name, raw_name, verdict)
+        return verdict
+
+    def _retry(
+        self, entry_id: bytes, envelope: Envelope, name: str, raw_name: bytes, again: Again
+    ) -> None:
+        envelope.attempt = again.attempt
+        member = wire.join_member(raw_name, wire.pack_envelope(envelope))
+        command = self._jobs.retry(entry_id, again.delay_ms, member)
+
+        def moved(answer: int) -> None:
+            if answer:
+                happening = RetryScheduled(envelope.id, name, again.attempt + 1, again.delay_ms)
+                self._announce(happening)
+
+        self._settler.move(Move(entry_id, command, moved))
+
+    def bury(
+        self,
+        entry_id: bytes,
+        body: bytes,
+        raw_name: bytes,
+        dead: Dead,
+        *,
+        job_id: str = "",
+        error: BaseException | None = None,
+        detail: str | None = None,
+    ) -> None:
+        fields = wire.pack_dead(
+            body,
+            raw_name,
+            entry_id,
+            dead.reason,
+            detail=detail,
+            job_id=job_id or None,
+            attempt=dead.attempt,
+            error_type=type(error).__name__ if error is not None else None,
+            error=str(error) if error is not None else None,
+        )
+        options = self._options.dead
+        trim = options.max_len if options.on_full == "trim" else 0
+        command = self._jobs.bury(entry_id, fields, trim)
+
+        def moved(length: int) -> None:
+            if length:
+                if length > options.max_len and length % WARN_EVERY == 1:
+                    log.warning("the DLQ holds %d jobs, more than %d", length, options.max_len)
+                happening = Buried(job_id, self.name(raw_name), dead.attempt, dead.reason)
+                self._announce(happening)
+
+        self._settler.move(Move(entry_id, command, moved))
+
+    def name(self, raw_name: bytes) -> str:
+        name = self.names.get(raw_name)
+        if name is None:
+            if len(self.names) > 1000:
+                self.names.clear()
+            name = self.names[raw_name] = wire.decode_name(raw_name)
+        return name
+
+
+def _unkept(error: Exception) -> UnrecoverableError:
+    """Running it again would only end the same way, so it is buried, and says why."""
+    return UnrecoverableError(f"what the handler returned cannot be kept as its result: {error}")
+
+
+def _nothing(answer: int) -> None:
+    pass

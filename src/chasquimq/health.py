@@ -1,0 +1,83 @@
+"""How a worker is, as a value: what lives, what answers, since when. Pure.
+
+A worker is healthy while every part of it lives and Redis answers. A busy one that does not
+read, because it has its hands full, is healthy too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+State = Literal["new", "starting", "running", "stopping", "stopped", "failed"]
+
+PATIENCE_S = 3.0  # an answer that is later than it should be by so much is a problem
+
+
+class Connection(msgspec.Struct, frozen=True):
+    """`silent_s` is how long its oldest question has been unanswered, beyond what it may wait."""
+
+    up: bool
+    reconnects: int = 0
+    silent_s: float = 0.0
+
+
+class Counters(msgspec.Struct, frozen=True, kw_only=True):
+    """Since the worker started."""
+
+    read: int = 0  # deliveries
+    came_too_late: int = 0  # outcomes of jobs that somebody else had settled
+    events_dropped: int = 0
+    own_ids_refused: int = 0  # deliveries of what we were running
+    leases_lost: int = 0
+    given_back: int = 0
+    groups_recreated: int = 0
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    state: State = "new"
+    problems: tuple[str, ...] = ()
+    tasks: Mapping[str, str] = {}  # name -> "running", "ended", "failed: ..."
+    connections: Mapping[str, Connection] = {}
+    last_read_s: float | None = None  # since a read was last answered; None: never
+    renewal_gap_s: float | None = None  # since our leases were last renewed
+    lease_s: float = 0.0
+    leads: bool = False  # this worker promotes delayed jobs for the queue
+    running: int = 0  # handlers
+    queued: int = 0  # read ahead, not started
+    held: int = 0  # all that is pending under our name, as far as we know
+    threads_busy: int = 0  # plain functions, also those that were given up and still run
+    counters: Counters = Counters()
+
+    @property
+    def healthy(self) -> bool:
+        return self.state in ("running", "stopping") and not self.problems
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"healthy": self.healthy, **msgspec.to_builtins(self)}
+
+
+def examined(health: Health) -> Health:
+    """The same, with its problems in words for an operator."""
+    if health.state not in ("running", "stopping"):
+        return health
+    return msgspec.structs.replace(health, problems=_problems(health))
+
+
+def _problems(health: Health) -> tuple[str, ...]:
+    problems = [
+        f"{name} has {state}"
+        for name, state in health.tasks.items()
+        if state != "running" and health.state == "running"
+    ]
+    for name, connection in health.connections.items():
+        if not connection.up:
+            problems.append(f"the connection of {name} is down")
+        elif connection.silent_s > PATIENCE_S:
+            problems.append(f"Redis has not answered {name} for {connection.silent_s:.1f} s")
+    gap = health.renewal_gap_s
+    if gap is not None and health.lease_s and gap > health.lease_s:
+        problems.append(f"leases were last renewed {gap:.1f} s ago, and last {health.lease_s:g} s")
+    return tuple(problems)
