@@ -9,7 +9,7 @@ SHELL  := /bin/bash
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv redis lint format test demo bench-quick lock clean
+.PHONY: help venv redis lint format test demo soak bench-quick lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test: venv redis lint ## everything: set-up, lint, all tests on all servers
 
 demo: venv ## see jobs run, on the embedded server
 	@$(BIN)/python examples/demo.py
+
+soak: venv redis ## a worker under load for MINUTES (10): memory, connections and keys stay flat
+	@$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),10)
 
 bench-quick: venv redis ## our figures beside the reference's, in a few minutes
 	@$(BIN)/python bench/quick.py

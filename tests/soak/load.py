@@ -1,0 +1,66 @@
+"""The worker process of a soak: `python -m tests.soak.load <url> <queue> <dialect or ''>`.
+
+Everything a worker does, all the time: results, retries, plain functions, time limits, delayed
+jobs, events. It ends when its standard input closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from chasquimq import BackoffSpec, InMemorySink, Job, Router, Worker
+from tests.chaos.kit.fleet import obey_parent
+
+router = Router()
+
+
+@router.on("quick")
+async def quick(job: Job) -> Any:
+    return job.data
+
+
+@router.on("suspends")
+async def suspends(job: Job) -> None:
+    await asyncio.sleep(0.001)
+
+
+@router.on("fails-first")
+async def fails_first(job: Job) -> None:
+    if job.attempt == 0:
+        raise ValueError("as ordered")
+
+
+@router.on("plain")
+def plain(job: Job) -> int:
+    return len(str(job.data))
+
+
+@router.on("too-long", time_limit_ms=50)
+async def too_long(job: Job) -> None:
+    if job.attempt == 0:
+        await asyncio.sleep(60)
+
+
+async def main(url: str, queue: str, dialect: Any) -> None:
+    worker = Worker(
+        queue,
+        router,
+        redis_url=url,
+        dialect=dialect,
+        concurrency=16,
+        claim_min_idle_ms=2_000,
+        store_results=True,
+        result_ttl_ms=2_000,
+        events_max_stream_len=1_000,
+        backoff=BackoffSpec.fixed(5, jitter_ms=5),
+        metrics=InMemorySink(limit=100),
+    )
+    print("ready", flush=True)
+    await worker.run()
+
+
+if __name__ == "__main__":
+    obey_parent()
+    asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3] or None))
