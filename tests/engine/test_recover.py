@@ -143,10 +143,11 @@ async def test_a_handler_whose_lease_was_lost_is_cancelled_and_its_outcome_void(
     ended: list[str] = []
 
     async def handler(job: Job) -> None:
+        assert not job.lease_lost
         try:
             await asyncio.sleep(30)
         except asyncio.CancelledError:
-            ended.append(job.id)
+            ended.append(f"{job.id} {job.lease_lost}")
             raise
 
     async with desk.queue() as queue, desk.working(handler, claim_min_idle_ms=LEASE, concurrency=2):
@@ -156,7 +157,7 @@ async def test_a_handler_whose_lease_was_lost_is_cancelled_and_its_outcome_void(
         desk.redis.xclaim(desk.keys.stream, "default", "thief", 0, [row["message_id"]])
         await eventually(lambda: ended)
         assert [row["consumer"] for row in desk.pending()] == [b"thief"]
-    assert ended == ["stolen"]
+    assert ended == ["stolen True"]
     assert (desk.delayed(), desk.dead()) == (0, [])
     assert [row["consumer"] for row in desk.pending()] == [b"thief"]
 
@@ -334,3 +335,25 @@ async def test_doors_that_are_closed_leave_nothing_open(desk: Desk) -> None:
     for _ in range(3):
         await once()
     await eventually(lambda: open_things() <= before)
+
+
+async def test_a_function_in_its_thread_is_told_that_its_lease_is_lost(desk: Desk) -> None:
+    told: list[bool] = []
+
+    def handler(job: Job) -> str:
+        deadline = time.monotonic() + 20
+        while not job.lease_lost and time.monotonic() < deadline:
+            time.sleep(0.01)
+        told.append(job.lease_lost)
+        return "void"
+
+    options = {"claim_min_idle_ms": LEASE, "store_results": True}
+    async with desk.queue() as queue, desk.working(handler, **options):
+        added = await queue.add("stolen", 1)
+        await eventually(lambda: len(desk.pending()) == 1)
+        [row] = desk.pending()
+        desk.redis.xclaim(desk.keys.stream, "default", "thief", 0, [row["message_id"]])
+        await eventually(lambda: told)
+    assert told == [True]
+    assert desk.redis.get(desk.keys.result(added.id)) is None
+    assert [row["consumer"] for row in desk.pending()] == [b"thief"]

@@ -223,9 +223,11 @@ class Consumer:
         return list(self.holdings.ids)
 
     def _lost(self, ids: list[bytes]) -> None:
-        gone = self.holdings.ids.intersection(ids)
+        # What has ended may have been acked while the answer travelled, and lost nothing.
+        queued = {row[0] for row in self.holdings.queue}
+        gone = (queued | self.pool.running).intersection(ids)
         if not gone:
-            return  # settled while the answer travelled
+            return
         self.leases_lost += len(gone)
         log.warning("lost the leases of %d jobs; their handlers are cancelled", len(gone))
         self._announce(LeasesLost(len(gone)))

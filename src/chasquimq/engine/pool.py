@@ -97,8 +97,9 @@ class Pool:
                 self._limits.stop()
 
     @property
-    def running(self) -> int:
-        return sum(slot.entry_id is not None for slot in self.slots)
+    def running(self) -> set[bytes]:
+        """The deliveries whose handlers have not ended."""
+        return {slot.entry_id for slot in self.slots if slot.entry_id is not None}
 
     def cancel(self, lost: set[bytes]) -> None:
         """Stop the handlers of deliveries that are no longer ours; their outcome is void."""
