@@ -206,6 +206,9 @@ class NoHandlerError(UnrecoverableError):
 
     code = "CMQ-013"
 
+    def __str__(self) -> str:  # these are our words, not a handler's
+        return f"{self.code}: {RuntimeError.__str__(self)}"
+
 
 class TimeLimitError(ChasquiError, TimeoutError):
     """A handler ran for longer than it may; the run counts as failed."""

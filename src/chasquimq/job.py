@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -100,7 +100,22 @@ class Envelope(msgspec.Struct, array_like=True, gc=False):
     retry: RetryOverride | None = None
 
 
-class Job(msgspec.Struct, gc=False):
+class Waits(Protocol):
+    """Who can wait for a job's result: the Queue it was added to."""
+
+    def wait_for_result(
+        self, job_id: str, timeout: float, poll_interval: float
+    ) -> Awaitable[Any]: ...
+
+
+class _Added:
+    """Where a job was added. A slot and no field of Job: not shown, compared, copied or encoded."""
+
+    __slots__ = ("_queue",)
+    _queue: Waits
+
+
+class Job(_Added, msgspec.Struct, gc=False):
     """What a handler gets, and what `add` returns.
 
     `attempt` is 0 on the first run; `attempt_number` counts from 1, as events do.
@@ -121,6 +136,27 @@ class Job(msgspec.Struct, gc=False):
     @property
     def attempt_number(self) -> int:
         return self.attempt + 1
+
+    async def wait_for_result(self, timeout: float = 30.0, poll_interval: float = 1.0) -> Any:
+        """What its handler returned, once it has; for a job that `Queue.add` returned."""
+        queue: Waits | None = getattr(self, "_queue", None)
+        if queue is None:
+            raise ConfigError(
+                f"job {self.id!r} does not know its queue: only jobs that add() returned can wait "
+                "for their result. Elsewhere use Queue.wait_for_result(job_id)"
+            )
+        return await queue.wait_for_result(self.id, timeout, poll_interval)
+
+
+class NativeJob(msgspec.Struct, gc=False):
+    """What the handler of a native Consumer gets: the payload as it was added, undecoded."""
+
+    id: str
+    name: str
+    payload: bytes
+    created_at_ms: int
+    attempt: int = 0
+    lease_lost: bool = False  # this run counts no longer: another worker may have the job
 
 
 class Due(NamedTuple):

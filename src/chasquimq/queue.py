@@ -12,6 +12,7 @@ from chasquimq.address import DEFAULT_URL, CredentialProvider, read_url
 from chasquimq.config import (
     ConnectOptions,
     DialectName,
+    EventOptions,
     OnFull,
     ProducerOptions,
     given,
@@ -19,17 +20,26 @@ from chasquimq.config import (
     suggesting,
 )
 from chasquimq.engine.draft import Backoff, Delay, draft, plain
-from chasquimq.engine.producer import Order, Producer, now_ms
+from chasquimq.engine.listener import Waiter, dismiss, listen, seconds
+from chasquimq.engine.producer import now_ms
+from chasquimq.engine.session import Session, raise_for
+from chasquimq.engine.writer import LinkWriter
 from chasquimq.errors import (
+    ArgumentError,
     ChasquiError,
     ConfigError,
     NotSupportedError,
-    QueueFullError,
-    UnconfirmedError,
+    ResultTimeoutError,
+    ShutdownError,
 )
+from chasquimq.happening import Announce
 from chasquimq.job import Draft, Job
+from chasquimq.observe.announce import announcer
+from chasquimq.observe.stream import EventStream
 from chasquimq.store import Dialer, Store
+from chasquimq.store.results import unpack_result
 
+MAX_TOLD = 65_536  # events that wait to be written: those of a large bulk come all at once
 _JOB_KEYS = ("name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id")
 
 
@@ -51,23 +61,36 @@ class Queue:
         on_full: OnFull | None = None,
         max_delay_secs: int | None = None,
         max_payload_bytes: int | None = None,
+        events_enabled: bool = True,
+        events_max_stream_len: int | None = None,
+        waiting_events: bool = False,
         reconnect_max_attempts: int | None = None,
         credential_provider: CredentialProvider | None = None,
         dialect: DialectName | None = None,
     ) -> None:
         self._keys = wire.Keys(name)
         connect = given(ConnectOptions, max_retries=reconnect_max_attempts)
+        events = given(
+            EventOptions,
+            enabled=events_enabled,
+            max_len=events_max_stream_len,
+            max_waiting=MAX_TOLD,
+        )
         self._options: ProducerOptions = given(
             ProducerOptions,
             max_stream_len=max_stream_len,
             on_full=on_full,
             max_delay_secs=max_delay_secs,
             max_payload_bytes=max_payload_bytes,
+            events=events,
             connect=connect,
         )
         self._dialer = Dialer(read_url(redis_url, tls=tls), credential_provider, connect)
+        # Who waits for results as the same user at the same place may share a connection.
+        self._place = (name, self._dialer.address, id(credential_provider), connect)
         self._forced = dialect
-        self._session: _Session | None = None
+        self._observe = self._sink if waiting_events and events_enabled else None
+        self._session: Session | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -125,7 +148,9 @@ class Queue:
         await order.future
         if order.errors:
             raise order.errors[0]
-        return Job(new_id, name or "", data, 0, created_ms)
+        job = Job(new_id, name or "", data, 0, created_ms)
+        job._queue = self
+        return job
 
     @suggesting
     async def add_unique(
@@ -160,19 +185,15 @@ class Queue:
         drafts = [self._draft(place, job, created_ms) for place, job in enumerate(jobs)]
         if not drafts:
             return []
-        producer = await self._here().producer()
-        try:
-            await producer.admit(sum([draft.due is None for draft in drafts]))
-        except QueueFullError as error:
-            error.outcomes = [error] * len(drafts)
-            raise
-        ids, order = producer.send(drafts, created_ms)
+        ids, order = await self._here().send(drafts, created_ms)
         added = [  # while Redis works
             Job(job_id, job.get("name") or "", job["data"], 0, created_ms)
             for job_id, job in zip(ids, jobs, strict=True)
         ]
+        for job in added:
+            job._queue = self
         await order.future
-        _raise_for(order, added)
+        raise_for(order, added)
         return added
 
     async def cancel_delayed(self, job_id: str) -> bool:
@@ -189,11 +210,55 @@ class Queue:
         """Bring the oldest dead jobs back, with fresh attempts; answers how many."""
         return await (await self._here().store()).dead.replay(limit)
 
+    async def get_job_result(self, job_id: str, default: Any = None) -> Any:
+        """What the job's handler returned; `default` if nothing is stored (yet, or any more)."""
+        wire.check_job_id(job_id)
+        [stored] = await (await self._here().store()).results.get([job_id])
+        return default if stored is None else unpack_result(job_id, stored)
+
+    async def get_job_result_bulk(self, ids: Sequence[str]) -> list[Any]:
+        """What the jobs' handlers returned, in order; None where nothing is stored."""
+        if isinstance(ids, str):
+            raise ArgumentError(f"get_job_result_bulk takes a list of ids, got the str {ids!r:.80}")
+        ids = list(ids)
+        for job_id in ids:
+            wire.check_job_id(job_id)
+        if not ids:
+            return []
+        found = await (await self._here().store()).results.get(ids)
+        return [
+            None if stored is None else unpack_result(job_id, stored)
+            for job_id, stored in zip(ids, found, strict=True)
+        ]
+
+    async def wait_for_result(
+        self, job_id: str, timeout: float = 30.0, poll_interval: float = 1.0
+    ) -> Any:
+        """What the job's handler returned, once it has; JobFailedError if the job died.
+
+        All who wait in a queue share one connection that hears its events; besides, results
+        are looked for each `poll_interval` seconds.
+        """
+        wire.check_job_id(job_id)
+        limit_s = seconds("timeout", timeout)
+        waiter = Waiter(job_id, seconds("poll_interval", poll_interval))
+        try:
+            async with asyncio.timeout(limit_s):
+                session = self._here()
+                store = await session.store()
+                if session is not self._session:
+                    raise ShutdownError("the queue was closed while it was being opened")
+                stored = await listen(self._place, waiter, store, session)
+        except TimeoutError:
+            raise ResultTimeoutError(job_id, self.name, limit_s, waiter.completed) from None
+        return unpack_result(job_id, stored)
+
     async def close(self) -> None:
         """Wait for what is on its way, then disconnect."""
         self._closed = True
         session, self._session = self._session, None
         if session is not None and session.loop is asyncio.get_running_loop():
+            await dismiss(self._place, session)
             await session.close()
 
     async def __aenter__(self) -> Queue:
@@ -207,13 +272,16 @@ class Queue:
     ) -> None:
         await self.close()
 
-    def _here(self) -> _Session:
+    def _here(self) -> Session:
         """The connections that belong to the running event loop."""
         session, loop = self._session, asyncio.get_running_loop()
         if session is None or session.loop is not loop:
             store = Store(self._keys, self._dialer, self._forced)
-            session = self._session = _Session(loop, store, self._options)
+            session = self._session = Session(loop, store, self._options, observe=self._observe)
         return session
+
+    def _sink(self, writer: LinkWriter) -> Announce:
+        return announcer([EventStream(self._keys, writer, self._options.events).hear])
 
     def _draft(self, place: int, job: Mapping[str, Any], created_ms: int) -> Draft:
         try:
@@ -227,61 +295,3 @@ class Queue:
         except ChasquiError as error:
             error.add_note(f"job {place} of the bulk; nothing was sent")
             raise
-
-
-class _Session:
-    """What a Queue has open in one event loop: the store, and a producer once it adds."""
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, store: Store, options: ProducerOptions
-    ) -> None:
-        self.loop = loop
-        self._store = store
-        self._options = options
-        self._opened = False
-        self.live: Producer | None = None
-        self._opening = asyncio.Lock()
-
-    async def store(self) -> Store:
-        if not self._opened:
-            async with self._opening:
-                await self._open_store()
-        return self._store
-
-    async def producer(self) -> Producer:
-        if self.live is None:
-            async with self._opening:
-                if self.live is None:
-                    await self._open_store()
-                    producer = Producer(self._store, self._options)
-                    await producer.open()
-                    self.live = producer
-        return self.live
-
-    async def close(self) -> None:
-        async with self._opening:
-            if self.live is not None:
-                await self.live.close()
-            if self._opened:
-                await self._store.close()
-
-    async def _open_store(self) -> None:
-        if not self._opened:
-            await self._store.open()
-            self._opened = True
-
-
-def _raise_for(order: Order, added: list[Job]) -> None:
-    """Raise if a bulk was not accepted whole, saying for each job what became of it."""
-    if not order.errors:
-        return
-    errors = list(order.errors.values())
-    outcomes = [error or job for error, job in zip(order.outcomes, added, strict=True)]
-    for kind in (UnconfirmedError, QueueFullError):
-        if any(isinstance(error, kind) for error in errors):
-            raise kind(
-                f"{len(errors)} of {len(added)} jobs were not accepted, see .outcomes; "
-                f"the first: {errors[0]}",
-                outcomes,
-            )
-    raise errors[0]

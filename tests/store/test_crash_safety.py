@@ -15,7 +15,7 @@ import pytest
 from chasquimq import wire
 from chasquimq.errors import AccessError, QueueFullError, StoreError
 from chasquimq.job import Due
-from chasquimq.store import DeadLetters, Delayed
+from chasquimq.store import DeadLetters, Delayed, Notice
 from tests.store.faulty import break_off, places, wipe
 from tests.store.shelf import GROUP, Shelf, envelope, member
 
@@ -55,6 +55,17 @@ async def _bury(shelf: Shelf) -> Act:
     return act
 
 
+async def _finish(shelf: Shelf) -> Act:
+    jobs = await shelf.join()
+    ids = shelf.deliver(envelope("a"), envelope("b"))
+
+    async def act(link: Any) -> None:
+        for entry_id, job_id in zip(ids, "ab", strict=True):
+            await shelf.send(jobs.finish(entry_id, job_id, b"\xc3", 60), link)
+
+    return act
+
+
 async def _give_back(shelf: Shelf) -> Act:
     await shelf.join()
     rows = [[entry_id, []] for entry_id in shelf.deliver(envelope("a"), envelope("b"))]
@@ -90,6 +101,7 @@ async def _replay(shelf: Shelf) -> Act:
 MOVES = {
     "retry": Move(_retry, 7, "pending", "delayed", "delayed"),
     "bury": Move(_bury, 6, "pending", "dead", "dlq"),
+    "finish": Move(_finish, 4, "pending", "kept", "result"),
     "give_back": Move(_give_back, 10, "pending", "waiting", "stream"),
     "promote": Move(_promote, 12, "delayed", "waiting", "stream"),
     "replay": Move(_replay, 6, "dead", "waiting", "stream"),
@@ -121,6 +133,27 @@ async def test_a_script_that_breaks_off_anywhere_loses_nothing(shelf: Shelf, ver
     assert nth > move.commands
 
 
+async def test_what_is_restored_from_memory_is_not_lost_by_a_script_that_breaks_off(
+    shelf: Shelf,
+) -> None:
+    """Without its body a job is nowhere but with us, until it is back. One job: then the script
+    that finds its body missing is shorter than the one that brings it back, which is broken off
+    at its end, too."""
+    for nth in count(1):
+        wipe(shelf)
+        jobs = await shelf.join()
+        (entry_id,) = shelf.deliver(envelope("a"))
+        rows = [[entry_id, [b"d", envelope("a")]]]
+        shelf.redis.xdel(shelf.keys.stream, entry_id)
+        if not await break_off(shelf, nth, lambda link, r=rows: shelf.jobs(link=link).give_back(r)):
+            break
+        await jobs.give_back(rows)  # whoever gave it back tries again
+        assert set(places(shelf)) == {"a"}, f"lost at command {nth}"
+        assert shelf.pending() == {}
+    assert places(shelf) == {"a": ["waiting"]}
+    assert nth > 3
+
+
 async def test_poison_survives_a_promotion_that_breaks_off_anywhere(shelf: Shelf) -> None:
     for nth in count(1):
         wipe(shelf)
@@ -141,11 +174,21 @@ def _schedule_once(shelf: Shelf) -> bytes:
     return shelf.store.delayed.schedule_once(Due(60_000), member("a"), "a", 60_000)
 
 
+def _schedule_told(shelf: Shelf) -> bytes:
+    notice = Notice(1_000, b"a", b"")
+    return shelf.store.delayed.schedule_once(Due(60_000), member("a"), "a", 60_000, notice)
+
+
 def _add_once(shelf: Shelf) -> bytes:
     return shelf.dialect(producer_id=b"p").add_own(b"a", [b"d", envelope("a")], 900)
 
 
-ADDS = {"schedule": _schedule, "schedule_once": _schedule_once, "add_once": _add_once}
+ADDS = {
+    "schedule": _schedule,
+    "schedule_once": _schedule_once,
+    "schedule_told": _schedule_told,
+    "add_once": _add_once,
+}
 
 
 @pytest.mark.parametrize("verb", ADDS)
@@ -183,7 +226,7 @@ async def test_a_destination_of_another_type_refuses_and_the_jobs_stay(
     assert places(shelf) == {"a": [move.target], "b": [move.target]}
 
 
-@EVERY
+@pytest.mark.parametrize("verb", [verb for verb in MOVES if verb != "finish"])
 async def test_a_server_without_memory_refuses_and_the_jobs_stay(
     own_shelf: Shelf, verb: str
 ) -> None:
@@ -196,6 +239,15 @@ async def test_a_server_without_memory_refuses_and_the_jobs_stay(
     own_shelf.redis.config_set("maxmemory", 0)
     await act(own_shelf.link)
     assert places(own_shelf) == {"a": [move.target], "b": [move.target]}
+
+
+async def test_a_server_without_memory_still_takes_what_was_done(own_shelf: Shelf) -> None:
+    act = await _finish(own_shelf)
+    own_shelf.redis.config_set("maxmemory", 1)
+    await act(own_shelf.link)
+    own_shelf.redis.config_set("maxmemory", 0)
+    assert places(own_shelf) == {"a": ["kept"], "b": ["kept"]}
+    assert own_shelf.entries() == [] and own_shelf.pending() == {}
 
 
 async def test_a_server_without_memory_still_takes_acks_reads_and_renewals(
@@ -227,8 +279,9 @@ async def test_a_server_without_memory_refuses_an_add_and_keeps_no_marker(
     ("verb", "denied"),
     [
         *((verb, "key") for verb in MOVES),
-        *((verb, "-xadd") for verb in MOVES if verb != "retry"),
+        *((verb, "-xadd") for verb in MOVES if verb not in ("retry", "finish")),
         ("retry", "-zadd"),
+        ("finish", "-set"),
     ],
 )
 async def test_a_destination_that_we_may_not_write_refuses_and_the_jobs_stay(
@@ -250,7 +303,7 @@ async def test_a_destination_that_we_may_not_write_refuses_and_the_jobs_stay(
     assert places(shelf) == {"a": [move.target], "b": [move.target]}
 
 
-@pytest.mark.parametrize("verb", ["retry", "bury", "give_back"])
+@pytest.mark.parametrize("verb", ["retry", "bury", "finish", "give_back"])
 async def test_what_another_consumer_claimed_stays_where_that_one_has_it(
     shelf: Shelf, verb: str
 ) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from chasquimq.errors import AccessError
 from chasquimq.job import Due
+from chasquimq.store import Notice
 from tests.store.shelf import Shelf, envelope, member
 
 
@@ -137,6 +139,99 @@ async def test_who_may_not_publish_schedules_all_the_same(
     assert await shelf.send(shelf.store.delayed.schedule(Due(60_000), member("a")), mute) == 1
     assert await shelf.send(jobs.retry(entry_id, 1, member("b")), mute) == 1
     assert sorted(shelf.delayed()) == [member("a"), member("b")]
+
+
+# -- the event -------------------------------------------------------------------------------------
+
+TOLD = Notice(1_000, b"job", b"send")
+
+
+def told(shelf: Shelf) -> list[list[bytes]]:
+    """The events, each as its flat fields."""
+    rows = [fields for _, fields in shelf.entries(shelf.keys.events)]
+    return [[part for pair in fields.items() for part in pair] for fields in rows]
+
+
+@pytest.mark.parametrize("ms", [1, 1_500, 2**52])
+@pytest.mark.parametrize("name", [b"send", b"\xc3\xb1%s\r\n", b""])
+async def test_a_scheduled_job_is_told_with_its_fields_in_order(
+    shelf: Shelf, ms: int, name: bytes
+) -> None:
+    before = shelf.now_ms()
+    notice = TOLD._replace(name=name)
+    assert await shelf.send(shelf.store.delayed.schedule(Due(ms), member(), notice)) == 1
+    (fields,) = told(shelf)
+    ts = fields[5]
+    named = [b"n", name] if name else []
+    assert fields == [
+        *(b"e", b"delayed", b"id", b"job", b"ts", ts),
+        *named,
+        *(b"delay_ms", b"%d" % ms),
+    ]
+    assert before <= int(ts) <= shelf.now_ms()
+    assert shelf.delayed() == {member(): int(ts) + ms}
+
+
+@pytest.mark.parametrize("ahead_ms", [60_000, 0, -60_000])
+async def test_an_absolute_time_is_told_as_what_is_left_and_never_less_than_nothing(
+    shelf: Shelf, ahead_ms: int
+) -> None:
+    due = Due(shelf.now_ms() + ahead_ms, absolute=True)
+    await shelf.send(shelf.store.delayed.schedule(due, member(), TOLD))
+    (fields,) = told(shelf)
+    assert int(fields[-1]) == max(0, due.ms - int(fields[5]))
+
+
+async def test_an_id_that_is_scheduled_already_is_not_told_again(shelf: Shelf) -> None:
+    schedule = shelf.store.delayed.schedule_once
+    for answer in (1, 0, 0):
+        command = schedule(Due(60_000), member(), "job", 60_000, TOLD)
+        assert await shelf.send(command) == answer
+    assert len(told(shelf)) == 1
+    assert shelf.redis.get(shelf.keys.didx("job")) == member()
+    assert shelf.redis.get(shelf.keys.dlid("job")) == b"1"
+
+
+async def test_nothing_is_told_without_a_notice(shelf: Shelf) -> None:
+    await shelf.send(shelf.store.delayed.schedule(Due(5), member()))
+    await shelf.send(shelf.store.delayed.schedule_once(Due(5), member("b"), "b", 5))
+    assert not shelf.redis.exists(shelf.keys.events)
+
+
+async def test_the_events_are_capped(shelf: Shelf) -> None:
+    command = shelf.store.delayed.schedule(Due(60_000), member(), TOLD._replace(max_len=100))
+    for _ in range(350):
+        await shelf.send(command)
+    assert 100 <= len(told(shelf)) <= 200
+
+
+@pytest.mark.parametrize("job_id", [None, "job"])
+async def test_an_event_that_cannot_be_written_keeps_no_job_out(
+    shelf: Shelf, new_user: Callable[..., str], job_id: str | None
+) -> None:
+    delayed = shelf.store.delayed
+    command = delayed.schedule(Due(60_000), member(), TOLD)
+    if job_id is not None:
+        command = delayed.schedule_once(Due(60_000), member(), job_id, 60_000, TOLD)
+    mute = await shelf.new_link(new_user("~*", "&*", "+@all", "-xadd"))
+    assert await shelf.send(command, mute) == 1
+    assert (list(shelf.delayed()), told(shelf)) == ([member()], [])
+
+    shelf.redis.delete(shelf.keys.delayed, shelf.keys.dlid("job"))
+    shelf.redis.set(shelf.keys.events, "in the way")
+    assert await shelf.send(command) == 1
+    assert list(shelf.delayed()) == [member()]
+
+
+async def test_who_may_not_touch_the_events_key_is_not_refused_the_job(
+    shelf: Shelf, new_user: Callable[..., str]
+) -> None:
+    """Servers check the keys of a script before it runs, so the events may not be one of them."""
+    tag = shelf.keys.tag.decode()
+    narrow = await shelf.new_link(new_user(f"~{tag}d*", "&*", "+@all"))
+    command = shelf.store.delayed.schedule(Due(60_000), member(), TOLD)
+    assert await shelf.send(command, narrow) == 1
+    assert (list(shelf.delayed()), told(shelf)) == ([member()], [])
 
 
 # -- cancel --------------------------------------------------------------------------------------

@@ -14,14 +14,18 @@ from chasquimq.errors import (
     ChasquiError,
     ConfigError,
     EncodeError,
+    JobFailedError,
     NameTooLongError,
+    NoHandlerError,
     NotSupportedError,
     PayloadTooLargeError,
     QueueFullError,
+    ResultTimeoutError,
     RetryError,
     ShutdownError,
     StoreError,
     StoreUnavailableError,
+    TimeLimitError,
     UnconfirmedError,
     UnrecoverableError,
     WireError,
@@ -40,9 +44,13 @@ TREE = [  # (error, its code, what else it is)
     (QueueFullError("x"), "CMQ-030", (StoreError,)),
     (UnconfirmedError("x"), "CMQ-031", (StoreError,)),
     (ShutdownError("x"), "CMQ-005", (ChasquiError,)),
+    (ResultTimeoutError("j", "q", 1.0), "CMQ-102", (ChasquiError, TimeoutError)),
+    (JobFailedError("j", "unrecoverable", 1), "CMQ-103", (ChasquiError,)),
     (NotSupportedError("x"), "CMQ-200", (ChasquiError,)),
     (RetryError("x"), "CMQ-010", (ChasquiError,)),
     (UnrecoverableError("x"), "CMQ-011", (ChasquiError,)),
+    (TimeLimitError("x"), "CMQ-012", (ChasquiError, TimeoutError)),
+    (NoHandlerError("x"), "CMQ-013", (UnrecoverableError,)),
 ]
 PUBLIC = {
     kind
@@ -50,7 +58,7 @@ PUBLIC = {
     if isinstance(kind, type) and issubclass(kind, ChasquiError) and not name.startswith("_")
 }
 BY_HANDLERS = (RetryError, UnrecoverableError)
-OURS = [row for row in TREE if not isinstance(row[0], BY_HANDLERS)]
+OURS = [row for row in TREE if type(row[0]) not in BY_HANDLERS]
 
 
 @pytest.mark.parametrize(("error", "code", "kinds"), TREE, ids=lambda value: type(value).__name__)

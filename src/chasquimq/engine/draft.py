@@ -7,17 +7,19 @@ settled. Everything wrong with it has been said by then.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, SupportsIndex
 
 from chasquimq import wire
-from chasquimq.config import MAX_MS, U32, ProducerOptions
+from chasquimq.config import MAX_MS, U32, ProducerOptions, refuse_unknown
 from chasquimq.errors import ArgumentError, ConfigError, PayloadTooLargeError
 from chasquimq.job import BackoffSpec, Draft, Due, RetryOverride
 
 Delay = int | float | datetime | timedelta | None
 Backoff = int | BackoffSpec | Mapping[str, Any] | None
+Wait = tuple[Due, int]  # when to run, and how many ms from now that is
 
 # What an envelope adds to its payload at the most, the caller's id apart.
 _ENVELOPE_BYTES = 64
@@ -27,7 +29,11 @@ _RETRY_BYTES = 64
 def plain(name: str | None, data: Any, options: ProducerOptions) -> Draft:
     """A draft without options, as most are."""
     raw_name = b"" if name is None else wire.check_name(name)
-    return Draft(raw_name, _payload(data, 0, options))
+    payload = wire.encode(data)
+    size = len(payload) + _ENVELOPE_BYTES
+    if size > options.max_payload_bytes:
+        raise PayloadTooLargeError(size, options.max_payload_bytes)
+    return Draft(raw_name, payload)
 
 
 def draft(
@@ -42,35 +48,64 @@ def draft(
     backoff: Backoff = None,
     job_id: str | None = None,
 ) -> Draft:
-    raw_name = b"" if name is None else wire.check_name(name)
-    own_id = None if job_id is None else wire.check_job_id(job_id)
     retry = None
     if attempts is not None or backoff is not None:
-        retry = RetryOverride(_attempts(attempts), read_backoff(backoff))
-    extra = len(own_id or b"") + (_RETRY_BYTES if retry is not None else 0)
-    payload = _payload(data, extra, options)
-    if delay_ms is None and delay is None:
+        retry = RetryOverride(_attempts("attempts", attempts), read_backoff(backoff))
+    wait = None
+    if delay_ms is not None or delay is not None:
+        wait = read_delay(delay_ms, delay, now_ms)
+    return _draft(name, wire.encode(data), options, job_id, retry, wait)
+
+
+def raw_draft(
+    payload: bytes,
+    options: ProducerOptions,
+    *,
+    name: str | None = None,
+    job_id: str | None = None,
+    retry: RetryOverride | None = None,
+    wait: Wait | None = None,
+) -> Draft:
+    """The same of a payload that is bytes already; what is in them is the caller's affair."""
+    return _draft(name, read_payload(payload), options, job_id, retry, wait)
+
+
+def _draft(
+    name: str | None,
+    payload: bytes,
+    options: ProducerOptions,
+    job_id: str | None,
+    retry: RetryOverride | None,
+    wait: Wait | None,
+) -> Draft:
+    raw_name = b"" if name is None else wire.check_name(name)
+    own_id = None if job_id is None else wire.check_job_id(job_id)
+    size = len(payload) + _ENVELOPE_BYTES + len(own_id or b"")
+    size += _RETRY_BYTES if retry is not None else 0
+    if size > options.max_payload_bytes:
+        raise PayloadTooLargeError(size, options.max_payload_bytes)
+    if wait is None:
         return Draft(raw_name, payload, own_id, retry)
-    due, wait_ms = read_delay(delay_ms, delay, now_ms)
+    due, wait_ms = wait
     limit_s = options.max_delay_secs
     if limit_s and wait_ms // 1000 > limit_s:
         raise ConfigError(
             f"a delay of {wait_ms // 1000} s exceeds max_delay_secs ({limit_s}); "
-            "raise it on the Queue (0 means no limit), or schedule the job later"
+            "raise it (0 means no limit), or schedule the job later"
         )
     return Draft(raw_name, payload, own_id, retry, due if wait_ms > 0 else None, wait_ms)
 
 
-def _payload(data: Any, extra: int, options: ProducerOptions) -> bytes:
-    """The data, encoded, if the envelope with it and `extra` bytes is within the limit."""
-    payload = wire.encode(data)
-    size = len(payload) + _ENVELOPE_BYTES + extra
-    if size > options.max_payload_bytes:
-        raise PayloadTooLargeError(size, options.max_payload_bytes)
-    return payload
+def read_payload(payload: bytes) -> bytes:
+    if type(payload) is bytes:
+        return payload
+    if not isinstance(payload, bytes):
+        raise ArgumentError(f"a payload is bytes, got {type(payload).__name__}; encode it")
+    # A derived type may answer anything when it is asked for its bytes; its buffer does not.
+    return memoryview(payload).tobytes()
 
 
-def read_delay(delay_ms: Delay, delay: Delay, now_ms: int) -> tuple[Due, int]:
+def read_delay(delay_ms: Delay, delay: Delay, now_ms: int) -> Wait:
     """When to run, and how many ms from now that is (0 or less: at once)."""
     if delay_ms is not None and delay is not None:
         raise ConfigError("give delay_ms or delay, not both")
@@ -93,7 +128,7 @@ def read_delay(delay_ms: Delay, delay: Delay, now_ms: int) -> tuple[Due, int]:
     return Due(wait_ms), wait_ms
 
 
-def _at(moment: datetime, now_ms: int) -> tuple[Due, int]:
+def _at(moment: datetime, now_ms: int) -> Wait:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     at_ms = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
@@ -102,11 +137,42 @@ def _at(moment: datetime, now_ms: int) -> tuple[Due, int]:
     return Due(at_ms, absolute=True), at_ms - now_ms
 
 
-def _attempts(attempts: int | None) -> int | None:
+def read_wait(delay_ms: int, now_ms: int) -> Wait:
+    """The native door's delay: whole ms from now."""
+    return read_delay(_whole("delay_ms", delay_ms), None, now_ms)
+
+
+def read_moment(when_ms: int, now_ms: int) -> Wait:
+    """The native door's moment: epoch ms."""
+    at_ms = _whole("when_ms", when_ms)
+    if not 0 <= at_ms <= MAX_MS:
+        raise ConfigError(f"when_ms must be epoch ms from 0 to {MAX_MS}, got {at_ms}")
+    return Due(at_ms, absolute=True), at_ms - now_ms
+
+
+def _whole(option: str, value: SupportsIndex) -> int:
+    try:
+        return int(operator.index(value))
+    except TypeError:
+        raise ArgumentError(f"{option} is a whole number of ms, got {value!r:.80}") from None
+
+
+def read_retry(retry: Mapping[str, Any] | None) -> RetryOverride | None:
+    """The native door's override. One that says nothing is an override all the same."""
+    if retry is None:
+        return None
+    if not isinstance(retry, Mapping):
+        raise ArgumentError(f"retry is a dict, got {type(retry).__name__}: {retry!r:.80}")
+    refuse_unknown(retry, RetryOverride.__struct_fields__, "retry")
+    attempts = _attempts("max_attempts", retry.get("max_attempts"))
+    return RetryOverride(attempts, read_backoff(retry.get("backoff")))
+
+
+def _attempts(option: str, attempts: int | None) -> int | None:
     if attempts is None:
         return None
     if not isinstance(attempts, int) or not 0 <= attempts <= U32:
-        raise ConfigError(f"attempts must be a whole number from 0 to {U32}, got {attempts!r}")
+        raise ConfigError(f"{option} must be a whole number from 0 to {U32}, got {attempts!r}")
     return int(attempts)
 
 

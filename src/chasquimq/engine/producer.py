@@ -20,10 +20,11 @@ from typing import Any
 
 from chasquimq import wire
 from chasquimq.config import ProducerOptions
+from chasquimq.engine.herald import Herald, Observe
 from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError, UnconfirmedError
 from chasquimq.job import Draft, Envelope
 from chasquimq.policy.admission import fits
-from chasquimq.store import Store, build, open_stream
+from chasquimq.store import Notice, Store, build, open_stream
 from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.resp import pack
 
@@ -83,8 +84,14 @@ class Parcel:
 class Producer:
     """Belongs to the event loop that opened it."""
 
-    def __init__(self, store: Store, options: ProducerOptions) -> None:
-        self.producer_id = str(uuid.uuid4())
+    def __init__(
+        self,
+        store: Store,
+        options: ProducerOptions,
+        producer_id: str | None = None,
+        observe: Observe | None = None,
+    ) -> None:
+        self.producer_id = producer_id or str(uuid.uuid4())
         self._store = store
         self._options = options
         self._dialect = build(
@@ -110,6 +117,9 @@ class Producer:
         self.link = store.new_link()
         self.link.on_up = self._up
         self.link.on_given_up = self._abandon
+        events = options.events
+        self._herald = Herald(self.link, observe, events.max_waiting) if observe else None
+        self._events_len = events.max_len if events.enabled else 0
 
     async def open(self) -> None:
         remembered = await open_stream(
@@ -127,12 +137,17 @@ class Producer:
             self._quiet = self._loop.create_future()
             await asyncio.wait([self._quiet], timeout=GOODBYE_S)
         self._abandon(ShutdownError("the queue was closed before this job was sent"))
+        if self._herald is not None:
+            await self._herald.close()
         await self.link.close()
 
     def send(self, drafts: Sequence[Draft], now_ms: int) -> tuple[list[str], Order]:
         """Send admitted drafts as one order; answers their ids, and what to wait for."""
         order = self._order(len(drafts))
-        return self._enqueue(order, drafts, now_ms), order
+        ids = self._enqueue(order, drafts, now_ms)
+        if self._herald is not None:
+            self._herald.promise(order.future, order.errors, ids, drafts)
+        return ids, order
 
     def send_one(self, draft: Draft, now_ms: int) -> tuple[str, Order]:
         """The same for a single draft, as most adds are."""
@@ -140,7 +155,10 @@ class Producer:
         job_id = draft.own_id or self._mint.one(now_ms)
         command, safe = self._command(job_id, draft, now_ms, _tail(now_ms))
         self._push(Parcel(order, 0, [command], safe))
-        return job_id.decode(), order
+        text_id = job_id.decode()
+        if self._herald is not None:
+            self._herald.promise(order.future, order.errors, (text_id,), (draft,))
+        return text_id, order
 
     def _order(self, count: int) -> Order:
         if self._closing:
@@ -224,10 +242,13 @@ class Producer:
         delayed, own = self._store.delayed, draft.own_id is not None
         if draft.due is not None:
             member = wire.join_member(draft.name, envelope)
+            cap = self._events_len
+            notice = Notice(cap, job_id, draft.name) if cap else None
             if own:
-                return delayed.schedule_once(draft.due, member, text_id, draft.delay_ms), True
+                wait_ms = draft.delay_ms
+                return delayed.schedule_once(draft.due, member, text_id, wait_ms, notice), True
             # A second send could find the first one already promoted, and double it.
-            return delayed.schedule(draft.due, member), False
+            return delayed.schedule(draft.due, member, notice), False
         fields = wire.join_entry(envelope, draft.name)
         if own:
             lives_s = self._options.stream.idmp_duration_s

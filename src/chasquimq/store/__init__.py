@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chasquimq.config import DialectName
 from chasquimq.store.dead import DeadLetters
-from chasquimq.store.delayed import Delayed, Promotion
+from chasquimq.store.delayed import Delayed, Notice, Promotion
 from chasquimq.store.dial import Dialer
 from chasquimq.store.dialect import Dialect, build, choose
 from chasquimq.store.events import Event, Events
@@ -22,6 +22,7 @@ __all__ = [
     "Events",
     "Jobs",
     "Link",
+    "Notice",
     "Promotion",
     "Results",
     "Row",

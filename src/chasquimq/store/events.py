@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+from chasquimq.errors import WireError
+from chasquimq.store.fault import as_error
 from chasquimq.store.link import Link
+from chasquimq.store.pipe import Pipe, Replies
+from chasquimq.store.resp import Command, pack
 from chasquimq.wire import EventRow, Keys, unpack_event
 
-Event = tuple[str, EventRow]  # its id, and what it says
+Event = tuple[str, EventRow]  # its id, and what it says; a row that is no event says nothing
+
+_NOTHING = EventRow("", None, "", {})
 
 
 class Events:
@@ -27,10 +34,53 @@ class Events:
 
     async def after(self, place: str, count: int, block_ms: int, link: Link) -> list[Event]:
         """What follows the event `place`, waiting for it; over a link that may be blocked."""
-        how = ("XREAD", "COUNT", count, "BLOCK", block_ms)
-        reply = await link.ask(*how, "STREAMS", self._keys.events, place)
-        return _events(reply[0][1]) if reply else []
+        return _answered(await link.ask(*self._read(place, count, block_ms)))
+
+    def ahead(
+        self, place: str, count: int, block_ms: int, pipe: Pipe
+    ) -> asyncio.Future[list[Event]]:
+        """The same as a future: who is cancelled while waiting for it may wait for it again,
+        instead of asking twice."""
+        future: asyncio.Future[list[Event]] = asyncio.get_running_loop().create_future()
+
+        def landed(replies: Replies) -> None:
+            if future.done():
+                return
+            if isinstance(replies[0], Exception):
+                future.set_exception(as_error(replies[0], "XREAD"))
+            else:
+                future.set_result(_answered(replies[0]))
+
+        def lost(replies: Replies) -> None:
+            if not future.done():
+                future.set_exception(self._link.no_answer())
+
+        future.add_done_callback(_seen)
+        pipe.send(pack(*self._read(place, count, block_ms)), 1, landed, lost)
+        return future
+
+    def _read(self, place: str, count: int, block_ms: int) -> Command:
+        how = ("COUNT", count, "BLOCK", block_ms)
+        return ("XREAD", *how, "STREAMS", self._keys.events, place)
+
+
+def _seen(future: asyncio.Future[list[Event]]) -> None:
+    """An error for which nobody came back is no news: the next read will tell."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _answered(reply: Any) -> list[Event]:
+    return _events(reply[0][1]) if reply else []
 
 
 def _events(rows: Any) -> list[Event]:
-    return [(entry_id.decode(), unpack_event(fields)) for entry_id, fields in rows]
+    return [(entry_id.decode(), _row(fields)) for entry_id, fields in rows]
+
+
+def _row(fields: Any) -> EventRow:
+    """What is no event keeps its place in the row of events: followers go on behind it."""
+    try:
+        return unpack_event(fields)
+    except WireError:
+        return _NOTHING

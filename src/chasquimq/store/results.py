@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from chasquimq import wire
+from chasquimq.errors import WireError
 from chasquimq.store.link import Link
 from chasquimq.wire import Keys
+
+CHUNK = 1_000  # keys per MGET: the server serves nobody else meanwhile
 
 
 class Results:
@@ -15,6 +20,19 @@ class Results:
 
     async def get(self, job_ids: Sequence[str]) -> list[bytes | None]:
         """For each id its result's bytes; None where there is none (any more)."""
-        if not job_ids:
-            return []
-        return list(await self._link.ask("MGET", *map(self._keys.result, job_ids)))
+        found: list[bytes | None] = []
+        for start in range(0, len(job_ids), CHUNK):
+            keys = map(self._keys.result, job_ids[start : start + CHUNK])
+            found += await self._link.ask("MGET", *keys)
+        return found
+
+
+def unpack_result(job_id: str, stored: bytes) -> Any:
+    """What a handler returned, from what it left in Redis."""
+    try:
+        return wire.decode(stored)
+    except WireError as error:
+        raise WireError(
+            f"the stored result of job {job_id!r} is not MessagePack ({error.args[0]}); "
+            "did another program write it?"
+        ) from None

@@ -1,0 +1,62 @@
+"""Tell of jobs that came in, over the producer's own connection. No add ever waits for it.
+
+An order that was accepted is announced, job by job. What becomes of it is the sink's affair, and
+what the sink writes is dropped, and counted, where it would have to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from chasquimq.engine.writer import LinkWriter
+from chasquimq.happening import Added, Announce
+from chasquimq.job import Draft
+from chasquimq.store import Link
+from chasquimq.wire import decode_name
+
+log = logging.getLogger(__name__)
+
+Observe = Callable[[LinkWriter], Announce]  # the events sink writes through the writer
+
+
+class Herald:
+    def __init__(self, link: Link, observe: Observe, max_waiting: int) -> None:
+        self.writer = LinkWriter(link, max_waiting)
+        self.writer.on_dropped = self._complain
+        self._announce = observe(self.writer)
+        self._complained = False
+
+    def promise(
+        self,
+        accepted: asyncio.Future[None],
+        errors: Mapping[int, Exception],
+        ids: Sequence[str],
+        drafts: Sequence[Draft],
+    ) -> None:
+        """Announce those of an order that run at once, when they are in; `errors` by place."""
+        accepted.add_done_callback(partial(self._tell, errors, ids, drafts))
+
+    async def close(self) -> None:
+        """See what was told written, but do not wait for long; the connection ends with it."""
+        await self.writer.close()
+
+    def _tell(
+        self,
+        errors: Mapping[int, Exception],
+        ids: Sequence[str],
+        drafts: Sequence[Draft],
+        accepted: asyncio.Future[None],
+    ) -> None:
+        if accepted.cancelled():
+            return  # the caller left, and nobody knows what became of it
+        for place, draft in enumerate(drafts):
+            if draft.due is None and place not in errors:
+                self._announce(Added(ids[place], decode_name(draft.name)))
+
+    def _complain(self, count: int) -> None:
+        if not self._complained:
+            self._complained = True
+            log.warning("%d events of added jobs were dropped, more go without a word", count)
