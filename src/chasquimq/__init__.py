@@ -10,21 +10,31 @@ from chasquimq.errors import (
     ChasquiError,
     ConfigError,
     EncodeError,
+    JobFailedError,
     NameTooLongError,
+    NoHandlerError,
     NotSupportedError,
     PayloadTooLargeError,
     QueueFullError,
+    ResultTimeoutError,
     RetryError,
     ShutdownError,
     StoreError,
     StoreUnavailableError,
+    TimeLimitError,
     UnconfirmedError,
     UnrecoverableError,
     WireError,
 )
+from chasquimq.handler import Handler, Route, Router
+from chasquimq.health import Health
 from chasquimq.job import BackoffSpec, Job
+from chasquimq.native import Consumer, Producer, Promoter
+from chasquimq.observe.memory import InMemorySink
+from chasquimq.observe.metrics import MetricsSink
 from chasquimq.queue import Queue
-from chasquimq.worker import Handler, Worker
+from chasquimq.subscribe import QueueEvent, QueueEvents
+from chasquimq.worker import Worker, run_workers
 
 __all__ = [
     "AccessError",
@@ -32,21 +42,36 @@ __all__ = [
     "BackoffSpec",
     "ChasquiError",
     "ConfigError",
+    "Consumer",
     "EncodeError",
     "Handler",
+    "Health",
+    "InMemorySink",
     "Job",
+    "JobFailedError",
+    "MetricsSink",
     "NameTooLongError",
+    "NoHandlerError",
     "NotSupportedError",
     "PayloadTooLargeError",
+    "Producer",
+    "Promoter",
     "Queue",
+    "QueueEvent",
+    "QueueEvents",
     "QueueFullError",
+    "ResultTimeoutError",
     "RetryError",
+    "Route",
+    "Router",
     "ShutdownError",
     "StoreError",
     "StoreUnavailableError",
+    "TimeLimitError",
     "UnconfirmedError",
     "UnrecoverableError",
     "WireError",
     "Worker",
+    "run_workers",
     "version",
 ]

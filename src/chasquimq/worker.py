@@ -168,9 +168,14 @@ class Worker:
 
     async def close(self) -> None:
         """Ask it to stop: `run` returns once everything it holds is settled or given back."""
+        self.stop()
+
+    def stop(self) -> None:
+        """The same, from any thread, and from a signal handler, too."""
         self._closed = True
-        if self._consumer is not None:
-            self._consumer.stop()
+        consumer, ended = self._consumer, self._ended
+        if consumer is not None and ended is not None:
+            ended.get_loop().call_soon_threadsafe(consumer.stop)
 
     async def __aenter__(self) -> Worker:
         return self
@@ -225,27 +230,26 @@ async def run_workers(*workers: Worker, signals: bool = True) -> None:
     numbers = (signal.SIGTERM, signal.SIGINT) if signals else ()
     errors: list[Exception] = []
 
-    async def close() -> None:
+    def stop() -> None:
         for worker in workers:
-            await worker.close()
+            worker.stop()
 
     async def run(worker: Worker) -> None:
         try:
             await worker.run()
         except Exception as error:
             errors.append(error)
-            await close()
+            stop()
 
-    async with asyncio.TaskGroup() as group:
+    for number in numbers:
+        loop.add_signal_handler(number, stop)
+    try:
+        async with asyncio.TaskGroup() as running:
+            for worker in workers:
+                running.create_task(run(worker))
+    finally:
         for number in numbers:
-            loop.add_signal_handler(number, lambda: group.create_task(close()))
-        try:
-            async with asyncio.TaskGroup() as running:
-                for worker in workers:
-                    running.create_task(run(worker))
-        finally:
-            for number in numbers:
-                loop.remove_signal_handler(number)
+            loop.remove_signal_handler(number)
     if errors:
         raise errors[0]
 

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.keys import Keys
 from tests.interop.side import Side
 from tests.servers import DIALECTS, DialectServer, Servers
 
 NATIVE = DIALECTS[0]
+PAIRS = [("reference", "ours"), ("ours", "reference"), ("reference", "reference")]
+both_ways = pytest.mark.parametrize(("a", "b"), PAIRS, ids=lambda name: name)
 
 
 @pytest.fixture(scope="session", params=[pytest.param(NATIVE, id=NATIVE.name)])
@@ -33,3 +36,8 @@ def side(native_server: DialectServer, queue_name: str, tmp_path: Path) -> Itera
 
 
 MakeSide = Callable[[str], Side]
+
+
+@pytest.fixture
+def keys(native_server: DialectServer, queue_name: str) -> Keys:
+    return Keys(native_server, queue_name)

@@ -1,4 +1,4 @@
-"""A Queue and a Worker, driven from outside by JSON lines: ours or the reference's.
+"""All doors of one queue, driven from outside by JSON lines: ours or the reference's.
 
 Which of the two depends on the interpreter that runs this; they have the same names, so the
 same program does for both.
@@ -6,6 +6,8 @@ same program does for both.
 `python -m tests.interop.driver <url> <queue>`; a line in is a request, a line out its answer:
 
     {"do": "add", "with": {...}}   ->   {"value": ...} or {"error": "RuntimeError: ..."}
+
+Bytes travel as {"hex": "..."}, tuples as {"tuple": [...]}.
 
 End of input ends it.
 """
@@ -19,7 +21,16 @@ import sys
 from typing import Any
 
 import chasquimq
-from chasquimq import BackoffSpec, Queue, UnrecoverableError, Worker, version
+from chasquimq import (
+    BackoffSpec,
+    Consumer,
+    Producer,
+    Queue,
+    QueueEvents,
+    UnrecoverableError,
+    Worker,
+    version,
+)
 
 
 class Driver:
@@ -28,14 +39,21 @@ class Driver:
         self._name = queue
         self._queue = Queue(queue, redis_url=url)
         self._seen: list[dict[str, Any]] = []
+        self._added: dict[str, Any] = {}
         self._worker: Worker | None = None
         self._running: asyncio.Task[None] | None = None
+        self._producer: Producer | None = None
+        self._consumer: Consumer | None = None
+        self._told: list[dict[str, Any]] = []
+        self._following: asyncio.Task[None] | None = None
 
     async def about(self) -> dict[str, str]:
         return {"version": str(version()), "file": str(chasquimq.__file__)}
 
     async def add(self, name: str, data: Any, **options: Any) -> dict[str, Any]:
-        return _shown(await self._queue.add(name, data, **_options(options)))
+        job = await self._queue.add(name, data, **_options(options))
+        self._added[job.id] = job
+        return _shown(job)
 
     async def add_unique(self, name: str, data: Any, **options: Any) -> dict[str, Any]:
         return _shown(await self._queue.add_unique(name, data, **_options(options)))
@@ -47,21 +65,38 @@ class Driver:
         return bool(await self._queue.cancel_delayed(job_id))
 
     async def peek_dlq(self, limit: int) -> list[dict[str, Any]]:
-        entries = await self._queue.peek_dlq(limit)
-        return [{**entry, "payload": bytes(entry["payload"]).hex()} for entry in entries]
+        return list(await self._queue.peek_dlq(limit))
 
     async def replay_dlq(self, limit: int) -> int:
         return int(await self._queue.replay_dlq(limit))
 
-    async def work(self, fail_below: int = 0, unrecoverable: bool = False, **options: Any) -> None:
-        """Start a worker. Attempts below `fail_below` raise; `unrecoverable` raises for good."""
+    async def get_job_result(self, job_id: str) -> Any:
+        return await self._queue.get_job_result(job_id)
 
-        async def handle(job: Any) -> None:
+    async def get_job_result_bulk(self, ids: list[str]) -> list[Any]:
+        return list(await self._queue.get_job_result_bulk(ids))
+
+    async def wait_for_result(self, job_id: str, **options: Any) -> Any:
+        """Of a job that `add` returned here."""
+        return await self._added[job_id].wait_for_result(**options)
+
+    async def work(
+        self,
+        fail_below: int = 0,
+        unrecoverable: bool = False,
+        echo: bool = False,
+        **options: Any,
+    ) -> None:
+        """Start a worker. Attempts below `fail_below` raise; `unrecoverable` raises for good;
+        `echo` returns the data."""
+
+        async def handle(job: Any) -> Any:
             self._seen.append(_shown(job))
             if unrecoverable:
                 raise UnrecoverableError("as ordered")
             if job.attempt < fail_below:
                 raise RuntimeError(f"attempt {job.attempt} fails, as ordered")
+            return job.data if echo else None
 
         self._worker = Worker(self._name, handle, redis_url=self._url, **options)
         self._running = asyncio.ensure_future(self._worker.run())
@@ -69,6 +104,45 @@ class Driver:
     async def seen(self) -> list[dict[str, Any]]:
         """Every run so far, in order, as the handler saw its job."""
         return self._seen
+
+    async def produce(self, method: str, arguments: list[Any]) -> Any:
+        """A call of the native producer."""
+        if self._producer is None:
+            self._producer = Producer(self._url, self._name)
+        return await getattr(self._producer, method)(*arguments)
+
+    async def consume(
+        self, returns: list[tuple[bytes, Any]], fail_below: int = 0, **options: Any
+    ) -> None:
+        """Start a native consumer. Attempts below `fail_below` raise; what the others return
+        goes by their payload."""
+
+        async def handle(job: Any) -> Any:
+            self._seen.append(_native(job))
+            if job.attempt < fail_below:
+                raise RuntimeError(f"attempt {job.attempt} fails, as ordered")
+            return dict(returns).get(job.payload)
+
+        self._consumer = Consumer(self._url, self._name, **options)
+        self._running = asyncio.ensure_future(self._consumer.run(handle))
+
+    async def promote(self, **options: Any) -> None:
+        """Start a promoter, which only ours has."""
+        promoter = chasquimq.Promoter(self._url, self._name, **options)
+        self._running = asyncio.ensure_future(promoter.run())
+
+    async def follow(self, **options: Any) -> None:
+        """Follow the queue's events from now on, or from where the options say."""
+
+        async def listen() -> None:
+            async for event in QueueEvents(self._name, redis_url=self._url, **options):
+                self._told.append(_told(event))
+
+        self._following = asyncio.ensure_future(listen())
+
+    async def told(self) -> list[dict[str, Any]]:
+        """Every event so far, in order."""
+        return self._told
 
     async def rest(self) -> None:
         """Stop the worker."""
@@ -88,6 +162,44 @@ def _shown(job: Any) -> dict[str, Any]:
     }
 
 
+def _native(job: Any) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "data": job.payload,
+        "attempt": job.attempt,
+        "created_at_ms": job.created_at_ms,
+    }
+
+
+def _told(event: Any) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in ("name", "job_id", "job_name", "fields")}
+
+
+def pack(value: Any) -> str:
+    """A line of JSON."""
+
+    def form(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return {"tuple": [form(item) for item in value]}
+        if isinstance(value, list):
+            return [form(item) for item in value]
+        if isinstance(value, dict):
+            return {key: form(item) for key, item in value.items()}
+        return {"hex": value.hex()} if isinstance(value, bytes) else value
+
+    return json.dumps(form(value))
+
+
+def unpack(line: str) -> Any:
+    def read(found: dict[str, Any]) -> Any:
+        if list(found) == ["hex"]:
+            return bytes.fromhex(found["hex"])
+        return tuple(found["tuple"]) if list(found) == ["tuple"] else found
+
+    return json.loads(line, object_hook=read)
+
+
 def _options(options: dict[str, Any]) -> dict[str, Any]:
     """JSON has no BackoffSpec: a dict with a `curve` becomes one, everything else stays."""
     backoff = options.get("backoff")
@@ -103,12 +215,12 @@ async def main(url: str, queue: str) -> None:
     loop = asyncio.get_running_loop()
     print("ready", flush=True)
     while line := await loop.run_in_executor(None, sys.stdin.readline):
-        request = json.loads(line)
+        request = unpack(line)
         try:
             answer = {"value": await getattr(driver, request["do"])(**request["with"])}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+        print(pack(answer), flush=True)
     os._exit(0)
 
 

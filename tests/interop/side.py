@@ -6,7 +6,6 @@ asked, the other can be asked too.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,17 +14,27 @@ from typing import Any, NamedTuple, Self
 
 from tests.chaos.kit.fleet import ROOT, environment
 from tests.chaos.kit.wait import eventually
+from tests.interop.driver import pack, unpack
 from tests.interop.reference import interpreter
 
 
 class Seen(NamedTuple):
-    """A job as a handler saw it, or as `add` returned it."""
+    """A job as a handler saw it, or as `add` returned it. A native one's data are bytes."""
 
     id: str
     name: str
     data: Any
     attempt: int
     created_at_ms: int
+
+
+class Told(NamedTuple):
+    """An event as a follower got it."""
+
+    name: str
+    job_id: str | None
+    job_name: str
+    fields: dict[str, Any]
 
 
 class Side:
@@ -70,15 +79,38 @@ class Side:
         return bool(self._ask("cancel_delayed", job_id=job_id))
 
     def peek_dlq(self, limit: int = 20) -> list[dict[str, Any]]:
-        entries = self._ask("peek_dlq", limit=limit)
-        return [{**entry, "payload": bytes.fromhex(entry["payload"])} for entry in entries]
+        return list(self._ask("peek_dlq", limit=limit))
 
     def replay_dlq(self, limit: int = 100) -> int:
         return int(self._ask("replay_dlq", limit=limit))
 
+    def get_job_result(self, job_id: str) -> Any:
+        return self._ask("get_job_result", job_id=job_id)
+
+    def get_job_result_bulk(self, ids: list[str]) -> list[Any]:
+        return list(self._ask("get_job_result_bulk", ids=ids))
+
+    def wait_for_result(self, job: Seen, **options: Any) -> Any:
+        """Wait for a job that `add` returned to this side."""
+        return self._ask("wait_for_result", job_id=job.id, **options)
+
     def work(self, *, fail_below: int = 0, unrecoverable: bool = False, **options: Any) -> None:
         """Start a worker whose attempts below `fail_below`, or all for good, fail."""
         self._ask("work", fail_below=fail_below, unrecoverable=unrecoverable, **options)
+
+    def produce(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the native producer."""
+        return self._ask("produce", method=method, arguments=list(arguments))
+
+    def consume(
+        self, returns: list[tuple[bytes, Any]] | None = None, *, fail_below: int = 0, **options: Any
+    ) -> None:
+        """Start a native consumer; its handler finds by its payload what it returns."""
+        self._ask("consume", returns=returns or [], fail_below=fail_below, **options)
+
+    def promote(self, **options: Any) -> None:
+        """Start a promoter of ours."""
+        self._ask("promote", **options)
 
     def seen(self) -> list[Seen]:
         return [Seen(**job) for job in self._ask("seen")]
@@ -87,6 +119,14 @@ class Side:
         """What its handler saw, once it has run that often."""
         eventually(lambda: len(self.seen()) >= runs, timeout, or_say=lambda: self.seen())
         return self.seen()
+
+    def follow(self, **options: Any) -> None:
+        """Start to follow the queue's events."""
+        self._ask("follow", **options)
+
+    def told(self) -> list[Told]:
+        """What its follower got so far."""
+        return [Told(**event) for event in self._ask("told")]
 
     def rest(self) -> None:
         """Stop the worker as a user would."""
@@ -115,12 +155,12 @@ class Side:
 
     def _ask(self, do: str, **arguments: Any) -> Any:
         assert self._child.stdin is not None
-        self._child.stdin.write(json.dumps({"do": do, "with": arguments}) + "\n")
+        self._child.stdin.write(pack({"do": do, "with": arguments}) + "\n")
         self._child.stdin.flush()
         line = self._read_line()
         if not line:
             raise AssertionError(f"{self._name} ended during {do!r}:\n{self.errors}")
-        answer = json.loads(line)
+        answer = unpack(line)
         if "error" in answer:
             raise RuntimeError(f"{self._name}: {do!r} failed: {answer['error']}")
         return answer["value"]

@@ -9,19 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from chasquimq import wire
 from tests.chaos.kit.fleet import ROOT
-from tests.chaos.kit.wait import eventually
-from tests.interop.conftest import MakeSide
+from tests.interop.conftest import MakeSide, both_ways
+from tests.interop.keys import Keys
 from tests.interop.reference import interpreter
 from tests.interop.side import Seen, Side
-from tests.servers import DialectServer
-
-PAIRS = [("reference", "ours"), ("ours", "reference"), ("reference", "reference")]
-both_ways = pytest.mark.parametrize(("a", "b"), PAIRS, ids=lambda name: name)
 
 NAMES = ["", "email", "naïve-名前-🦙", "n" * 255, "n" * 256]
 DATA: list[Any] = [
@@ -37,39 +31,6 @@ DATA: list[Any] = [
     "x" * 70_000,
 ]
 WORK: dict[str, Any] = {"concurrency": 4, "read_block_ms": 200}
-
-
-class Keys:
-    """This test's queue, seen with a plain client."""
-
-    def __init__(self, server: DialectServer, queue: str) -> None:
-        self.client: Any = server.client(protocol=2)
-        self.stream, self.delayed, self.dlq = (
-            f"{{chasqui:{queue}}}:{kind}" for kind in ("stream", "delayed", "dlq")
-        )
-
-    def created_at_ms(self) -> dict[str, int]:
-        """When each waiting or delayed job was created, according to the bytes in Redis."""
-        envelopes = [fields[b"d"] for _, fields in self.client.xrange(self.stream)]
-        members = self.client.zrange(self.delayed, 0, -1)
-        envelopes += [wire.split_member(member)[1] for member in members]
-        slots = [msgspec.msgpack.decode(envelope) for envelope in envelopes]
-        return {slot[0]: slot[2] for slot in slots}
-
-    def wait_delayed(self, count: int) -> None:
-        eventually(lambda: self.client.zcard(self.delayed) == count)
-
-    def wait_dead(self, count: int) -> None:
-        eventually(lambda: self.client.xlen(self.dlq) == count)
-
-    def wait_drained(self) -> None:
-        eventually(lambda: not self.client.exists(self.delayed))
-        eventually(lambda: self.client.xlen(self.stream) == 0)
-
-
-@pytest.fixture
-def keys(native_server: DialectServer, queue_name: str) -> Keys:
-    return Keys(native_server, queue_name)
 
 
 def arrives(added: list[Seen], worker: Side, keys: Keys) -> None:
