@@ -32,9 +32,7 @@ class Slot:
         self.void = False  # however it ends, it counts no longer
         self.expired: TimeLimitError | None = None
 
-    def begin(self, entry_id: bytes, opened: Opened, now: float, limit_s: float) -> None:
-        self.entry_id = entry_id
-        self.opened = opened
+    def limit(self, now: float, limit_s: float) -> None:
         self.begun = now
         self.due = now + limit_s if limit_s else 0.0
 

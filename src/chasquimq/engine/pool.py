@@ -17,7 +17,7 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from chasquimq import wire
 from chasquimq.config import WorkerOptions
@@ -42,11 +42,7 @@ LOOK_S = 0.05
 Unwrap = Callable[[Envelope, str, int], Any]  # envelope, name, runs so far -> what a handler gets
 
 
-class Line(NamedTuple):
-    """A handler as the pool runs it."""
-
-    call: Callable[[Any], Awaitable[Any]]
-    limit_s: float  # 0: none
+Line = tuple[Callable[[Any], Awaitable[Any]], float]  # a handler, and its limit in s, 0: none
 
 
 class Pool:
@@ -79,7 +75,7 @@ class Pool:
         self._group: asyncio.TaskGroup | None = None
         self._clean = contextvars.copy_context()
         self._turn = 0.0
-        limited = any(line.limit_s for line in (*self._lines.values(), self._default))
+        limited = any(limit_s for _, limit_s in (*self._lines.values(), self._default))
         self._limits = Limits(self.slots, outcomes) if limited else None
 
     async def run(self) -> None:
@@ -112,7 +108,7 @@ class Pool:
         limit_ms = route.time_limit_ms or self._options.time_limit_ms or 0
         asynchronous = is_async(route.handler)
         call = route.handler if asynchronous else self.threads.wrap(route.handler)
-        return Line(call, limit_ms / 1000)
+        return call, limit_ms / 1000
 
     # -- one worker ----------------------------------------------------------------------------
 
@@ -124,7 +120,9 @@ class Pool:
     async def _work(self, slot: Slot) -> None:
         holdings, settler, clock = self._holdings, self._settler, time.perf_counter
         announce, lines, default = self._announce, self._lines, self._default
-        threads = self.threads
+        threads, limited = self.threads, self._limits is not None
+        assert slot.task is not None
+        told_to_stop = slot.task.cancelling
         rest = False
         while True:
             while rest or not holdings.queue:
@@ -147,14 +145,18 @@ class Pool:
             if opened is None:
                 continue
             envelope, name, _, ran, job = opened
-            entry_id, line = row[0], lines.get(name, default)
+            entry_id = row[0]
+            line: Line = lines.get(name, default)
+            call, limit_s = line
             announce(Started(envelope.id, name, ran + 1, envelope.created_at_ms))
             error: BaseException | None = None
             result: Any = None
             begin = clock()
-            slot.begin(entry_id, opened, begin, line.limit_s)
+            slot.opened, slot.entry_id = opened, entry_id
+            if limited:
+                slot.limit(begin, limit_s)
             try:
-                result = await line.call(job)
+                result = await call(job)
             except Exception as caught:
                 error = caught
             except asyncio.CancelledError as caught:
@@ -172,7 +174,7 @@ class Pool:
             else:
                 announce(Completed(envelope.id, name, ran + 1, duration_us))
                 settler.ack(entry_id)
-            if holdings.closed or slot.told_to_stop():
+            if holdings.closed or told_to_stop():
                 return  # nothing more is started; also when the handler swallowed our cancellation
             if contextvars.copy_context() != self._clean:
                 self._spawn(slot)
