@@ -175,7 +175,8 @@ class ResultOptions(Options, frozen=True):
     max_bytes: int = 16_777_216
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "ttl_ms", "max_bytes")
+        within(self, "ttl_ms", 1, MAX_MS)
+        at_least(self, 1, "max_bytes")
 
     @property
     def ttl_s(self) -> int:

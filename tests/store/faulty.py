@@ -38,7 +38,9 @@ class FaultyLink:
         if command[0] != "EVALSHA":
             return await self._link.ask(*command)
         source = lua.BY_SHA[str(command[1])]
-        return await self._link.ask("EVAL", self._preamble + source, *command[2:])
+        flags = source[: source.index("\n") + 1] if source.startswith("#!") else ""
+        text = flags + self._preamble + source.removeprefix(flags)
+        return await self._link.ask("EVAL", text, *command[2:])
 
     async def run(self, script: str, keys: Any, args: Any = ()) -> Any:
         return await self.ask(*lua.call(script, keys, args))
@@ -47,7 +49,8 @@ class FaultyLink:
 def places(shelf: Shelf) -> dict[str, list[str]]:
     """Where each job is alive, by its id; bytes that are no job are named by themselves.
 
-    An entry that was acked and is still there is not alive: nobody will be given it.
+    An entry that was acked and is still there is not alive: nobody will be given it. A job that
+    is done has its place, too, if its result was kept.
     """
     found: defaultdict[str, list[str]] = defaultdict(list)
     if shelf.redis.type(shelf.keys.stream) == b"stream":
@@ -65,6 +68,9 @@ def places(shelf: Shelf) -> dict[str, list[str]]:
     if shelf.redis.type(shelf.keys.dlq) == b"stream":
         for fields in shelf.dead():
             found[_job(fields[b"d"])].append("dead")
+    results = shelf.keys.result("")
+    for key in shelf.redis.scan_iter(match=results + b"*", count=10_000):
+        found[key.removeprefix(results).decode()].append("kept")
     return dict(found)
 
 

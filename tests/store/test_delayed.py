@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from chasquimq.errors import AccessError
 from chasquimq.job import Due
 from chasquimq.store import Notice
 from tests.store.shelf import Shelf, envelope, member

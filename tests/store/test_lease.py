@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 
 import pytest
 
+from chasquimq import wire
 from chasquimq.errors import StoreUnavailableError
-from tests.store.shelf import GROUP, Shelf
+from tests.store.shelf import GROUP, Shelf, envelope, member
+
+BEFALLS = ["add", "read", "ack", "ack", "ack", "give back", "delete", "delete", "trim"]
 
 
 def consumers(shelf: Shelf) -> list[str]:
     return [row["name"].decode() for row in shelf.redis.xinfo_consumers(shelf.keys.stream, GROUP)]
+
+
+def ghosts(shelf: Shelf, count: int) -> list[bytes]:
+    """Entries that we hold and whose body is gone; as many as one wants."""
+    with shelf.redis.pipeline(transaction=False) as pipe:
+        for _ in range(count):
+            pipe.xadd(shelf.keys.stream, {"d": "x"})
+        ids: list[bytes] = pipe.execute()
+    shelf.redis.xreadgroup(GROUP, "me", {shelf.keys.stream: ">"})
+    shelf.redis.xdel(shelf.keys.stream, *ids)
+    return ids
 
 
 # -- renew ---------------------------------------------------------------------------------------
@@ -65,6 +80,126 @@ async def test_two_thousand_are_renewed_at_once(shelf: Shelf) -> None:
 async def test_renewing_without_a_group_says_that_it_is_gone(shelf: Shelf) -> None:
     with pytest.raises(StoreUnavailableError, match="NOGROUP"):
         await shelf.jobs().renew(shelf.link, [b"1-1"])
+
+
+async def test_what_is_young_is_let_be_and_what_is_lost_is_told_all_the_same(shelf: Shelf) -> None:
+    jobs = await shelf.join()
+    ids = shelf.deliver(b"young", b"old", b"lost")
+    shelf.redis.xclaim(shelf.keys.stream, GROUP, "me", 0, [ids[0]], idle=5_000, justid=True)
+    shelf.redis.xclaim(shelf.keys.stream, GROUP, "me", 0, [ids[1]], idle=90_000, justid=True)
+    shelf.redis.xclaim(shelf.keys.stream, GROUP, "thief", 0, [ids[2]])
+    assert await jobs.renew(shelf.link, ids, young_ms=60_000) == [ids[2]]
+    assert shelf.idle_ms(ids[1]) < 5_000 <= shelf.idle_ms(ids[0])
+
+
+# -- entries whose body is gone, trimmed or deleted by somebody else -------------------------------
+
+
+@pytest.mark.parametrize("how", ["xdel", "xtrim"])
+async def test_renewing_keeps_ours_what_has_lost_its_body(shelf: Shelf, how: str) -> None:
+    jobs = await shelf.join()
+    ids = shelf.deliver(b"bare", b"whole")
+    shelf.redis.xclaim(shelf.keys.stream, GROUP, "me", 0, ids, idle=600_000, justid=True)
+    shelf.put(b"unread")
+    if how == "xdel":
+        shelf.redis.xdel(shelf.keys.stream, ids[0])
+    else:
+        shelf.redis.xtrim(shelf.keys.stream, maxlen=2, approximate=False)
+    for _ in range(3):
+        assert await jobs.renew(shelf.link, ids) == []
+    assert shelf.pending() == {ids[0]: ("me", 1), ids[1]: ("me", 1)}
+    assert shelf.idle_ms(ids[1]) < 600_000
+
+
+@pytest.mark.parametrize("verb", ["retry", "bury", "ack"])
+async def test_what_has_lost_its_body_and_is_still_ours_can_be_settled(
+    shelf: Shelf, verb: str
+) -> None:
+    jobs = await shelf.join()
+    (entry_id,) = shelf.deliver(envelope())
+    shelf.redis.xdel(shelf.keys.stream, entry_id)
+    assert await jobs.renew(shelf.link, [entry_id]) == []
+    if verb == "ack":
+        assert jobs.dialect.acked(await shelf.send(jobs.dialect.ack([entry_id]))) == 1
+    elif verb == "retry":
+        assert await shelf.send(jobs.retry(entry_id, 0, member())) == 1
+        assert list(shelf.delayed()) == [member()]
+    else:
+        dead = wire.pack_dead(envelope(), b"", entry_id, "unrecoverable")
+        assert await shelf.send(jobs.bury(entry_id, dead, 0)) == 1
+        assert [fields[b"d"] for fields in shelf.dead()] == [envelope()]
+    assert shelf.pending() == {}
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_befell_the_stream_a_renewal_changes_nobodys_holdings(
+    shelf: Shelf, seed: int
+) -> None:
+    """How bodies come to be missing is for the servers' own counters to notice; they are fed
+    with all that may happen to them, in any order."""
+    dice = random.Random(seed)
+    jobs, key = await shelf.join(), shelf.keys.stream
+    for step in range(120):
+        held = list(shelf.pending())
+        found = [one for one, _ in shelf.entries()]
+        match dice.choice(BEFALLS):
+            case "add":
+                shelf.put(*[b"x"] * dice.randint(1, 6))
+            case "read":
+                shelf.redis.xreadgroup(GROUP, dice.choice(["me", "you"]), {key: ">"}, count=4)
+            case "ack" if held:
+                await shelf.send(jobs.dialect.ack([dice.choice(held)]))
+            case "give back" if held:
+                await jobs.give_back([[dice.choice(held), []]])
+            case "delete" if found:
+                shelf.redis.xdel(key, dice.choice(found))
+            case "trim":
+                shelf.redis.xtrim(key, maxlen=max(len(found) - 2, 0), approximate=False)
+        before = shelf.pending()
+        mine = [one for one, (who, _) in before.items() if who == "me"]
+        assert await jobs.renew(shelf.link, [*mine, b"1-1"]) == [b"1-1"], step
+        assert shelf.pending() == before, step
+
+
+async def test_large_bodies_are_all_renewed_though_not_in_one_go(shelf: Shelf) -> None:
+    jobs = await shelf.join()
+    ids = shelf.deliver(*[bytes(1_000_000)] * 10, b"bare")
+    shelf.redis.xdel(shelf.keys.stream, ids[-1])
+    shelf.redis.xclaim(shelf.keys.stream, GROUP, "me", 0, ids[:-1], idle=600_000, justid=True)
+    assert await jobs.renew(shelf.link, [*ids, b"1-1"]) == [b"1-1"]
+    assert max(shelf.idle_ms(one) for one in ids) < 600_000
+    assert len(shelf.pending()) == 11
+
+
+async def test_who_renews_is_alive_for_the_server_whatever_it_holds(shelf: Shelf) -> None:
+    """A sweep leaves what the living hold; the clock of an entry without a body cannot be reset."""
+    jobs = await shelf.join()
+    ids = ghosts(shelf, 1)
+
+    def idle() -> int:
+        (row,) = shelf.redis.xinfo_consumers(shelf.keys.stream, GROUP)
+        return int(row["idle"])
+
+    while idle() < 300:
+        await asyncio.sleep(0.01)
+    await jobs.renew(shelf.link, ids)
+    assert idle() < 300 <= shelf.idle_ms(ids[0])
+
+
+async def test_a_renewal_after_we_left_does_not_bring_our_name_back(shelf: Shelf) -> None:
+    jobs = await shelf.join()
+    assert await jobs.leave()
+    assert await jobs.renew(shelf.link, [b"1-1"]) == [b"1-1"]
+    assert consumers(shelf) == []
+
+
+async def test_adopting_finds_what_lies_behind_many_without_a_body(shelf: Shelf) -> None:
+    jobs = await shelf.join()
+    bare = ghosts(shelf, 1_200)
+    ids = shelf.deliver(b"a", b"b", b"c")
+    assert [row[0] for row in await jobs.adopt(2)] == ids[:2]
+    assert [row[0] for row in await jobs.adopt(1_000)] == ids
+    assert len(shelf.pending()) == len(bare) + 3
 
 
 # -- give back -----------------------------------------------------------------------------------
@@ -134,8 +269,44 @@ async def test_an_entry_whose_body_is_gone_brings_no_copy(shelf: Shelf) -> None:
     jobs = await shelf.join()
     (entry_id,) = shelf.deliver(b"a")
     shelf.redis.xdel(shelf.keys.stream, entry_id)
-    await jobs.give_back([[entry_id, []]])
+    assert await jobs.give_back([[entry_id, []]]) == 0
     assert shelf.entries() == []
+
+
+async def test_what_was_trimmed_meanwhile_is_given_back_out_of_our_memory(shelf: Shelf) -> None:
+    jobs = await shelf.join()
+    ids = shelf.deliver(b"whole", b"bare", b"lost")
+    shelf.redis.xclaim(shelf.keys.stream, GROUP, "thief", 0, [ids[2]])
+    shelf.redis.xdel(shelf.keys.stream, *ids[1:])
+    fields = [b"d", b"bare", b"n", b"send", b"extra", b"\xff"]
+    rows = [[ids[0], [b"d", b"whole"]], [ids[1], fields], [ids[2], [b"d", b"lost"]]]
+    assert await jobs.give_back(rows) == 2
+    assert shelf.pending() == {ids[2]: ("thief", 2)}
+    found = [[part for pair in one.items() for part in pair] for _, one in shelf.entries()]
+    assert found == [[b"d", b"whole"], fields]
+
+
+@pytest.mark.parametrize(("attempt", "before", "charged"), [(0, 2, 2), (5, 2, 5), (1, 0, 1)])
+async def test_what_comes_out_of_our_memory_keeps_its_deliveries_on_its_account(
+    shelf: Shelf, attempt: int, before: int, charged: int
+) -> None:
+    """The new entry's own count begins at nought, and a job that kills must not run for ever."""
+    jobs = await shelf.join()
+    body = envelope("a", attempt=attempt)
+    (entry_id,) = shelf.deliver(body, times=before + 1)
+    shelf.redis.xdel(shelf.keys.stream, entry_id)
+    assert await jobs.give_back([[entry_id, [b"d", body, b"n", b"send"], 0, before]]) == 1
+    ((_, found),) = shelf.entries()
+    assert found == {b"d": envelope("a", attempt=charged), b"n": b"send"}
+
+
+async def test_what_nobody_can_read_comes_out_of_our_memory_as_it_was(shelf: Shelf) -> None:
+    jobs = await shelf.join()
+    ids = shelf.deliver(b"a", b"b", times=2)
+    shelf.redis.xdel(shelf.keys.stream, *ids)
+    rows = [[ids[0], [b"d", b"\xc1"], 0, 1], [ids[1], [b"no body", b"x"], 0, 1]]
+    assert await jobs.give_back(rows) == 2
+    assert [fields for _, fields in shelf.entries()] == [{b"d": b"\xc1"}, {b"no body": b"x"}]
 
 
 async def test_giving_back_nothing_asks_nobody(shelf: Shelf) -> None:
@@ -170,3 +341,26 @@ async def test_nothing_is_lost_when_a_consumer_that_holds_something_tries_to_lea
 async def test_leaving_twice_is_no_error(shelf: Shelf) -> None:
     jobs = await shelf.join()
     assert await jobs.leave() and await jobs.leave()
+
+
+@pytest.mark.parametrize("bare", [1, 100, 250])
+async def test_entries_without_a_body_keep_nobodys_name_in_the_group(
+    shelf: Shelf, bare: int
+) -> None:
+    jobs = await shelf.join()
+    ghosts(shelf, bare)
+    others = shelf.deliver(b"other", b"bare", consumer="other")
+    shelf.redis.xdel(shelf.keys.stream, others[1])
+    assert await jobs.leave()
+    assert consumers(shelf) == ["other"]
+    assert shelf.pending() == dict.fromkeys(others, ("other", 1))
+
+
+async def test_one_entry_with_a_body_keeps_the_name(shelf: Shelf) -> None:
+    jobs = await shelf.join()
+    ghosts(shelf, 150)
+    (entry_id,) = shelf.deliver(b"a")
+    ghosts(shelf, 1)
+    assert not await jobs.leave()
+    assert consumers(shelf) == ["me"]
+    assert shelf.pending() == {entry_id: ("me", 1)}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chasquimq.config import (
+    MAX_MS,
     U32,
     ConnectOptions,
     DeadOptions,
@@ -64,7 +65,7 @@ BOUNDS: list[tuple[type[Options], str, int, int | None]] = [  # (struct, option,
     (JanitorOptions, "every_ms", 1, None),
     (JanitorOptions, "ghost_idle_ms", 0, None),
     (JanitorOptions, "consumer_idle_ms", 0, None),
-    (ResultOptions, "ttl_ms", 1, None),
+    (ResultOptions, "ttl_ms", 1, MAX_MS),
     (ResultOptions, "max_bytes", 1, None),
     (UntilOptions, "max_jobs", 1, None),
     (UntilOptions, "max_runtime_ms", 1, None),

@@ -199,6 +199,7 @@ class Consumer:
                 await self.settler.quiet()
                 self.holdings.close()
                 with suppress(StoreError):
+                    self._count_back(await self._jobs.give_back(self.pool.running))
                     # Not only what we know of: a lost reply may have brought more.
                     while rows := await self._jobs.adopt(PAGE):
                         back = await self._jobs.give_back(rows)
@@ -224,8 +225,7 @@ class Consumer:
 
     def _lost(self, ids: list[bytes]) -> None:
         # What has ended may have been acked while the answer travelled, and lost nothing.
-        queued = {row[0] for row in self.holdings.queue}
-        gone = (queued | self.pool.running).intersection(ids)
+        gone = {row[0] for row in (*self.holdings.queue, *self.pool.running)}.intersection(ids)
         if not gone:
             return
         self.leases_lost += len(gone)

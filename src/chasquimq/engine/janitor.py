@@ -19,10 +19,6 @@ from chasquimq.store.jobs import FIRST
 
 log = logging.getLogger(__name__)
 
-# A consumer that was cut off may come back, and removing nothing for a while costs little.
-LONG_MS = 3_600_000
-LEASES = 10
-
 
 class Janitor:
     def __init__(
@@ -33,15 +29,13 @@ class Janitor:
         lease_ms: int,
         leads: Callable[[], bool],
     ) -> None:
-        long_ms = max(LONG_MS, LEASES * lease_ms)
         self._jobs = jobs
         self._announce = announce
         self._leads = leads
         self._every_s = options.every_ms / 1000
-        self._ghost_idle_ms = long_ms if options.ghost_idle_ms is None else options.ghost_idle_ms
-        self._consumer_idle_ms = (
-            long_ms if options.consumer_idle_ms is None else options.consumer_idle_ms
-        )
+        ghost_idle_ms, consumer_idle_ms = options.ghost_idle_ms, options.consumer_idle_ms
+        self._ghost_idle_ms = long_ms(lease_ms) if ghost_idle_ms is None else ghost_idle_ms
+        self._consumer_idle_ms = long_ms(lease_ms) if consumer_idle_ms is None else consumer_idle_ms
         self._after = FIRST
         self._nudge = asyncio.Event()
         self._stop = asyncio.Event()
@@ -65,3 +59,9 @@ class Janitor:
             log.info(what, done.ghosts, done.consumers)
             self._announce(Swept(done.ghosts, done.consumers))
         return 0.0 if done.more else self._every_s
+
+
+def long_ms(lease_ms: int) -> int:
+    """A silence after which nobody is expected back. Whoever was cut off may come back, and to
+    leave everything lying for a while costs little."""
+    return max(3_600_000, 10 * lease_ms)

@@ -23,6 +23,7 @@ from chasquimq.store.fault import words
 log = logging.getLogger(__name__)
 
 CHUNK = 2_000
+YOUNG = 10  # what was delivered within so much of a lease can wait for the next renewal
 FRESH = 0.8  # of a lease: a renewal younger than that leaves time for an ack to arrive
 
 
@@ -41,6 +42,7 @@ class Lease:
         self._dialer = store.dialer.elsewhere(self._loop, max(lease_ms // 3, 1))
         self._jobs = jobs
         self._lease_s = lease_ms / 1000
+        self._young_ms = lease_ms // YOUNG
         self._held = held
         self._lost = lost
         self._cancel: Callable[[], object] = _nothing
@@ -107,7 +109,7 @@ class Lease:
         ids = self._held()
         lost: list[bytes] = []
         for at in range(0, max(len(ids), 1), CHUNK):
-            lost += await self._jobs.renew(link, ids[at : at + CHUNK])
+            lost += await self._jobs.renew(link, ids[at : at + CHUNK], self._young_ms)
         if self.steady_since is None or began - self.renewed_at > self._lease_s:
             self.steady_since = began
         self.renewed_at = began

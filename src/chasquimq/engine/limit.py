@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from chasquimq.engine.outcome import Opened, Outcomes
 from chasquimq.errors import TimeLimitError
+from chasquimq.store import Row
 
 SWEEP_S = 0.05
 GRACE_S = 5.0
@@ -20,11 +21,11 @@ GRACE_S = 5.0
 class Slot:
     """One worker's place: what runs there now, and what befell it from outside."""
 
-    __slots__ = ("begun", "cancelled", "due", "entry_id", "expired", "opened", "task", "void")
+    __slots__ = ("begun", "cancelled", "due", "expired", "opened", "row", "task", "void")
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
-        self.entry_id: bytes | None = None  # None: nothing runs here
+        self.row: Row | None = None  # None: nothing runs here
         self.opened: Opened | None = None
         self.begun = 0.0
         self.due = 0.0  # 0: no limit
@@ -72,7 +73,7 @@ class Limits:
     def _sweep(self) -> None:
         now = time.perf_counter()
         for slot in self._slots:
-            if slot.entry_id is not None and slot.due and now >= slot.due and not slot.void:
+            if slot.row is not None and slot.due and now >= slot.due and not slot.void:
                 self._overdue(slot, now)
         self.start()
 
@@ -84,6 +85,6 @@ class Limits:
             slot.cancel()
             return
         slot.void = True
-        assert slot.entry_id is not None and slot.opened is not None
+        assert slot.row is not None and slot.opened is not None
         duration_us = int((now - slot.begun) * 1e6)
-        self._outcomes.failed(slot.opened, slot.entry_id, slot.expired, duration_us)
+        self._outcomes.failed(slot.opened, slot.row[0], slot.expired, duration_us)

@@ -93,14 +93,14 @@ class Pool:
                 self._limits.stop()
 
     @property
-    def running(self) -> set[bytes]:
-        """The deliveries whose handlers have not ended."""
-        return {slot.entry_id for slot in self.slots if slot.entry_id is not None}
+    def running(self) -> list[Row]:
+        """The deliveries whose handlers have not ended, or were cut off."""
+        return [slot.row for slot in self.slots if slot.row is not None]
 
     def cancel(self, lost: set[bytes]) -> None:
         """Stop the handlers of deliveries that are no longer ours; their outcome is void."""
         for slot in self.slots:
-            if slot.entry_id in lost:
+            if slot.row is not None and slot.row[0] in lost:
                 slot.void = True
                 slot.cancel()
 
@@ -152,7 +152,7 @@ class Pool:
             error: BaseException | None = None
             result: Any = None
             begin = clock()
-            slot.opened, slot.entry_id = opened, entry_id
+            slot.opened, slot.row = opened, row
             if limited:
                 slot.limit(begin, limit_s)
             try:
@@ -164,7 +164,7 @@ class Pool:
                     raise
                 error = caught
             end = clock()
-            slot.entry_id = None
+            slot.row = None
             duration_us = int((end - begin) * 1e6)
             if error is not None or slot.cancelled:
                 await self._ended_badly(slot, opened, entry_id, error, duration_us)

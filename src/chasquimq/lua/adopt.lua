@@ -4,12 +4,20 @@
 -- ARGV     1 group       2 consumer      3 how many at the most
 -- Returns  rows {entry id, fields, 0, deliveries before the one that was lost}
 
-local rows = {}
-for _, row in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', ARGV[3], ARGV[2])) do
-  local entry = redis.call('XRANGE', KEYS[1], row[1], row[1])[1]
-  if entry then
-    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, row[1], 'JUSTID')
-    rows[#rows + 1] = {row[1], entry[2], 0, row[4] - 1}
+local rows, from, most = {}, '-', tonumber(ARGV[3])
+local size = math.max(most, 500)
+for _ = 1, 10 do -- pages, so that entries whose body is gone do not hide those behind them
+  local page = redis.call('XPENDING', KEYS[1], ARGV[1], from, '+', size, ARGV[2])
+  for _, row in ipairs(page) do
+    local entry = #rows < most and redis.call('XRANGE', KEYS[1], row[1], row[1])[1]
+    if entry then
+      redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, row[1], 'JUSTID')
+      rows[#rows + 1] = {row[1], entry[2], 0, row[4] - 1}
+    end
   end
+  if #rows == most or #page < size then
+    break
+  end
+  from = '(' .. page[size][1]
 end
 return rows

@@ -4,12 +4,21 @@
 -- ARGV     1 group       2 consumer      3 idle at least, ms      4 how many at the most
 -- Returns  rows {entry id, fields, idle ms, deliveries before this one}
 
-local taken = {}
-for _, row in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], 'IDLE', ARGV[3], '-', '+', ARGV[4])) do
-  -- An entry whose body is gone is dropped from the pending list by XCLAIM itself.
-  local got = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], row[1])
-  if got[1] then
-    taken[#taken + 1] = {row[1], got[1][2], row[3], row[4]}
+local taken, from, most = {}, '-', tonumber(ARGV[4])
+local size = math.max(most, 100)
+for _ = 1, 20 do -- pages, so that entries whose body is gone do not hide those behind them
+  local page = redis.call('XPENDING', KEYS[1], ARGV[1], 'IDLE', ARGV[3], from, '+', size)
+  for _, row in ipairs(page) do
+    -- XCLAIM drops an entry whose body is gone, but whoever holds it may still have the job in
+    -- memory and move it. If that one is dead, the janitor removes the entry.
+    if #taken < most and redis.call('XRANGE', KEYS[1], row[1], row[1])[1] then
+      local got = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], row[1])[1]
+      taken[#taken + 1] = {row[1], got[2], row[3], row[4]}
+    end
   end
+  if #taken == most or #page < size then
+    break
+  end
+  from = '(' .. page[size][1]
 end
 return taken

@@ -2,25 +2,27 @@
 --
 -- KEYS     1 stream
 -- ARGV     1 group       2 consumer      3... pairs: entry id, deliveries before ours
--- Returns  how many were given back
+-- Returns  {how many were given back, then the ids of ours that cannot be: their body is gone}
 
-local back = 0
+local reply = {0}
 for i = 3, #ARGV, 2 do
   local id, before = ARGV[i], ARGV[i + 1]
   local held = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1)
   if #held == 1 and held[1][2] == ARGV[2] then
     local entry = redis.call('XRANGE', KEYS[1], id, id)[1]
-    if entry and before == '0' then
+    if not entry then
+      reply[#reply + 1] = id
+    elseif before == '0' then
       -- A copy wakes blocked readers at once and charges nobody; making a pending entry look
       -- idle would do neither.
       redis.call('XADD', KEYS[1], '*', unpack(entry[2]))
       redis.call('XACK', KEYS[1], ARGV[1], id)
       redis.call('XDEL', KEYS[1], id)
-    elseif entry then
+    else
       -- It has crashed someone before: its count must survive, so it stays, up for claiming.
       redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, id, 'IDLE', 2147483647, 'RETRYCOUNT', before, 'JUSTID')
     end
-    back = back + 1
+    reply[1] = reply[1] + (entry and 1 or 0)
   end
 end
-return back
+return reply

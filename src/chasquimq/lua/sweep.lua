@@ -1,0 +1,44 @@
+-- Remove pending entries without a body, and names, of consumers that have long been silent.
+--
+-- KEYS     1 stream      2 the leader's lock
+-- ARGV     1 group       2 consumer, who must hold the lock
+--          3 entries: idle for at least, ms      4 names: idle for longer than, ms
+--          5 look at entries behind this one, '-' from the first      6 at so many at the most
+--          7 remove so many names at the most
+-- Returns  {-1} another leads, else {entries removed, names removed, the entry to look behind
+--          next, '-' when all were looked at}
+
+if redis.call('GET', KEYS[2]) ~= ARGV[2] then
+  return {-1}
+end
+local silent, names, ghosts, bytes = {}, 0, 0, 0
+for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
+  local told = {} -- by name: servers differ in what they tell, and where
+  for i = 1, #row, 2 do
+    told[row[i]] = row[i + 1]
+  end
+  if told.name ~= ARGV[2] then
+    silent[told.name] = told.idle >= tonumber(ARGV[3])
+    -- What is pending under a name that is removed can never be delivered again.
+    if told.pending == 0 and told.idle > tonumber(ARGV[4]) and names < tonumber(ARGV[7]) then
+      redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], told.name)
+      names = names + 1
+    end
+  end
+end
+local from = ARGV[5] == '-' and '-' or '(' .. ARGV[5]
+local page = redis.call('XPENDING', KEYS[1], ARGV[1], 'IDLE', ARGV[3], from, '+', ARGV[6])
+for _, row in ipairs(page) do
+  -- Whoever is alive may still run a job whose body was trimmed, and move it from memory.
+  if silent[row[2]] then
+    local entry = redis.call('XRANGE', KEYS[1], row[1], row[1])[1]
+    for _, part in ipairs(entry and entry[2] or {}) do
+      bytes = bytes + #part
+    end
+    ghosts = ghosts + (entry and 0 or redis.call('XACK', KEYS[1], ARGV[1], row[1]))
+    if bytes > 4000000 then -- looking copies the bodies: not too many of them in one go
+      return {ghosts, names, row[1]}
+    end
+  end
+end
+return {ghosts, names, #page == tonumber(ARGV[6]) and page[#page][1] or '-'}
