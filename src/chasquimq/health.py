@@ -49,6 +49,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     queued: int = 0  # read ahead, not started
     held: int = 0  # all that is pending under our name, as far as we know
     threads_busy: int = 0  # plain functions, also those that were given up and still run
+    threads_stuck: int = 0  # the latter
+    threads_limit: int = 0
     counters: Counters = Counters()
 
     @property
@@ -77,6 +79,11 @@ def _problems(health: Health) -> tuple[str, ...]:
             problems.append(f"the connection of {name} is down")
         elif connection.silent_s > PATIENCE_S:
             problems.append(f"Redis has not answered {name} for {connection.silent_s:.1f} s")
+    if health.threads_stuck and health.threads_stuck >= health.threads_limit:
+        problems.append(
+            f"all {health.threads_limit} threads are kept by functions that were given up and "
+            "have not ended: nothing is started"
+        )
     gap = health.renewal_gap_s
     if gap is not None and health.lease_s and gap > health.lease_s:
         problems.append(f"leases were last renewed {gap:.1f} s ago, and last {health.lease_s:g} s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -226,6 +227,8 @@ async def run_workers(*workers: Worker, signals: bool = True) -> None:
     SIGTERM and SIGINT close them all (unless `signals` is False). If one fails, the others are
     closed, and the error is raised when they have ended.
     """
+    if signals and threading.current_thread() is not threading.main_thread():
+        raise ConfigError("only the main thread hears signals; here give signals=False")
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT) if signals else ()
     errors: list[Exception] = []

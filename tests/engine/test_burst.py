@@ -104,6 +104,35 @@ async def test_max_jobs_is_exact_and_the_rest_stays_for_others(
     assert desk.pending() == []
 
 
+async def test_max_jobs_is_exact_with_suspects_among_them(desk: Desk) -> None:
+    seen: list[str] = []
+
+    async def handler(job: Job) -> None:
+        seen.append(job.id)
+
+    for number in range(6):
+        desk.put(f"job-{number}")
+    desk.abandon(3, "dead")
+    worker = desk.worker(handler, max_jobs=4, claim_min_idle_ms=150)
+    await run(worker)
+    assert len(seen) == len(set(seen)) == 4
+    assert desk.waiting() == 2
+
+
+async def test_max_jobs_is_reached_by_suspects_alone(desk: Desk) -> None:
+    seen: list[str] = []
+
+    async def handler(job: Job) -> None:
+        seen.append(job.id)
+
+    for number in range(3):
+        desk.put(f"job-{number}")
+    desk.abandon(3, "dead")
+    await run(desk.worker(handler, max_jobs=2, claim_min_idle_ms=150, read_block_ms=600_000))
+    assert seen == ["job-0", "job-1"]
+    assert desk.waiting() == 1
+
+
 async def test_max_jobs_waits_for_jobs_to_come(desk: Desk) -> None:
     seen: list[int] = []
 

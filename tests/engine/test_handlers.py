@@ -312,3 +312,11 @@ async def test_one_worker_that_fails_closes_the_others(desk: Desk) -> None:
     assert good.is_closed
     assert not good.is_running
     assert time.monotonic() - started < 30
+
+
+async def test_signals_are_for_the_main_thread(desk: Desk) -> None:
+    def elsewhere() -> None:
+        asyncio.run(run_workers(desk.worker(nothing)))
+
+    with pytest.raises(ConfigError, match="signals=False"):
+        await asyncio.to_thread(elsewhere)

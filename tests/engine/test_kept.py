@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chasquimq import ConfigError, Job, Worker, wire
+from chasquimq import ConfigError, Job, UnrecoverableError, Worker, wire
 from tests.engine.desk import Desk, eventually
 
 
@@ -77,16 +77,23 @@ async def test_who_sees_the_event_can_read_the_result(desk: Desk) -> None:
 
 async def test_a_result_that_cannot_be_kept_buries_its_job(desk: Desk) -> None:
     runs: list[str] = []
+    heard: list[BaseException] = []
 
     async def handler(job: Job) -> object:
         runs.append(job.id)
         return object()
 
-    async with desk.queue() as queue, desk.working(handler, store_results=True):
+    def on_error(job: Job, error: BaseException, verdict: object) -> None:
+        heard.append(error)
+
+    options: dict[str, Any] = {"store_results": True, "on_error": on_error}
+    async with desk.queue() as queue, desk.working(handler, **options):
         added = await queue.add("", 1)
         await eventually(lambda: desk.dead())
     [entry] = desk.dead()
     assert runs == [added.id]
+    assert [type(error) for error in heard] == [UnrecoverableError]
+    assert [row.name for row in desk.events() if row.job_id] == ["active", "failed", "dlq"]
     assert entry[b"reason"] == b"unrecoverable"
     assert b"cannot be kept as its result" in entry[b"error"]
     assert kept(desk, added) is None

@@ -122,6 +122,11 @@ async def test_one_that_does_not_end_fails_all_the_same_and_ends_for_nobody(
 ) -> None:
     monkeypatch.setattr(limit, "GRACE_S", 0.1)
     over, runs = asyncio.Event(), []
+    heard: list[str] = []
+
+    async def on_error(job: Job, error: BaseException, verdict: object) -> None:
+        await asyncio.sleep(0)
+        heard.append(f"{type(error).__name__} {type(verdict).__name__}")
 
     async def handler(job: Job) -> None:
         runs.append(job.attempt)
@@ -131,13 +136,15 @@ async def test_one_that_does_not_end_fails_all_the_same_and_ends_for_nobody(
             except asyncio.CancelledError:
                 pass
 
-    async with desk.queue() as queue, desk.working(handler, time_limit_ms=60, backoff=FAST):
+    options = {"time_limit_ms": 60, "backoff": FAST, "on_error": on_error}
+    async with desk.queue() as queue, desk.working(handler, **options):
         await queue.add("", None)
         await eventually(lambda: runs == [0, 1])  # the second runs while the first still hangs
         await desk.settled()
         over.set()
     outcomes = [row.name for row in desk.events() if row.name in ("failed", "completed", "dlq")]
     assert outcomes == ["failed", "completed"]
+    assert heard == ["TimeLimitError Again"]
     assert desk.dead() == []
 
 
@@ -169,11 +176,15 @@ async def test_a_plain_function_fails_in_time_and_keeps_its_thread_until_it_ends
             await queue.add("", "hangs")
             await eventually(lambda: len(desk.dead()) == 2)
             await queue.add("", "waits")
+            await eventually(lambda: worker.health().threads_stuck == 2)
+            assert "all 2 threads are kept" in worker.health().problems[0]
             await asyncio.sleep(0.3)
             assert ("waits", 0) not in runs
             assert len(desk.dead()) == 2
             over.set()
             await desk.settled()
+            await eventually(lambda: worker.health().threads_stuck == 0)
+            assert worker.health().healthy
     finally:
         over.set()
     assert sorted(map(str, runs)) == sorted(

@@ -131,3 +131,39 @@ async def test_a_burst_under_a_lasting_name_ends_after_its_leftovers(desk: Desk)
     worker = desk.worker(handler, consumer_id="worker-1", claim_min_idle_ms=LEASE, burst=True)
     await asyncio.wait_for(worker.run(), 30)
     assert seen == ["job-0", "job-1", "job-2"]
+
+
+@pytest.mark.parametrize("how", ["max_jobs", "close"])
+async def test_what_was_not_taken_back_before_a_stop_keeps_its_count(desk: Desk, how: str) -> None:
+    """It crashed with an earlier run, and nobody has run it since."""
+    seen: list[tuple[str, int]] = []
+    for number in range(5):
+        desk.put(f"job-{number}")
+    desk.abandon(5, "worker-1")
+    options = {"consumer_id": "worker-1", "claim_min_idle_ms": LEASE}
+    first: list[str] = []
+    if how == "max_jobs":
+
+        async def one(job: Job) -> None:
+            first.append(job.id)
+
+        await asyncio.wait_for(desk.worker(one, max_jobs=1, **options).run(), 30)
+        assert first == ["job-0"]
+    else:
+        started = asyncio.Event()
+
+        async def hangs(job: Job) -> None:
+            started.set()
+            await asyncio.sleep(60)
+
+        async with desk.working(hangs, drain_ms=20, **options):
+            await started.wait()
+
+    async def handler(job: Job) -> None:
+        seen.append((job.id, job.attempt))
+
+    # They lie there to be claimed at once; a lease so short only lets a new worker claim soon.
+    async with desk.working(handler, claim_min_idle_ms=150):
+        await desk.settled()
+    left = [f"job-{number}" for number in range(5) if f"job-{number}" not in first]
+    assert sorted(seen) == [(job_id, 1) for job_id in left]

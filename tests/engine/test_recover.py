@@ -265,6 +265,25 @@ async def test_a_handler_that_swallows_its_cancellation_does_not_hold_up_the_sto
         assert running.done()
 
 
+async def test_a_function_that_the_deadline_cuts_off_is_told(desk: Desk) -> None:
+    started, told = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def handler(job: Job) -> None:
+        loop.call_soon_threadsafe(started.set)
+        deadline = time.monotonic() + 20
+        while not job.lease_lost and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if job.lease_lost:
+            told.set()
+
+    async with desk.queue() as queue, desk.working(handler, drain_ms=20):
+        await queue.add("", None)
+        await started.wait()
+    await eventually(told.is_set)
+    assert desk.waiting() == 1
+
+
 async def test_a_function_stuck_in_its_thread_does_not_hold_up_the_stop(desk: Desk) -> None:
     release = threading.Event()
 

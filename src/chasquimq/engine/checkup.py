@@ -42,6 +42,8 @@ def checkup(consumer: Consumer) -> Health:
             queued=len(consumer.holdings.queue),
             held=len(consumer.holdings.ids),
             threads_busy=consumer.pool.threads.busy,
+            threads_stuck=consumer.pool.threads.stuck,
+            threads_limit=consumer.pool.threads.limit,
             counters=Counters(
                 read=reader.taken,
                 came_too_late=settler.stale,

@@ -202,6 +202,9 @@ class Consumer:
                     self._count_back(await self._jobs.give_back(self.pool.running))
                     # Not only what we know of: a lost reply may have brought more.
                     while rows := await self._jobs.adopt(PAGE):
+                        for row in rows:
+                            # Not delivered to us: what an earlier run left, and crashed with.
+                            row[3] += self.reader.is_left_over(row)
                         back = await self._jobs.give_back(rows)
                         if not back:
                             break

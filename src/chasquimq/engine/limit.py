@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from chasquimq.engine.outcome import Opened, Outcomes
+from chasquimq.engine.outcome import Opened
 from chasquimq.errors import TimeLimitError
 from chasquimq.store import Row
 
@@ -58,9 +58,11 @@ class Slot:
 
 
 class Limits:
-    def __init__(self, slots: Sequence[Slot], outcomes: Outcomes) -> None:
+    """`give_up` settles the failure of a run that would not end."""
+
+    def __init__(self, slots: Sequence[Slot], give_up: Callable[[Slot, int], None]) -> None:
         self._slots = slots
-        self._outcomes = outcomes
+        self._give_up = give_up
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -85,6 +87,4 @@ class Limits:
             slot.cancel()
             return
         slot.void = True
-        assert slot.row is not None and slot.opened is not None
-        duration_us = int((now - slot.begun) * 1e6)
-        self._outcomes.failed(slot.opened, slot.row[0], slot.expired, duration_us)
+        self._give_up(slot, int((now - slot.begun) * 1e6))

@@ -50,25 +50,28 @@ class Outcomes:
         self._announce(Completed(envelope.id, name, ran + 1, duration_us))
         self._settler.ack(entry_id)
 
-    def returned(self, opened: Opened, entry_id: bytes, result: Any, duration_us: int) -> None:
-        """The same, and what the handler returned is kept. The result is written ahead of the
-        `completed` event, in one write: whoever sees the event can read the result."""
+    def returned(
+        self, opened: Opened, entry_id: bytes, result: Any, duration_us: int
+    ) -> UnrecoverableError | None:
+        """The same, and what the handler returned is kept; answers why it cannot be. The result
+        is written ahead of the `completed` event, in one write: whoever sees the event can read
+        the result."""
         try:
             kept = self._wrap(result)
         except Exception as error:
-            self.failed(opened, entry_id, _unkept(error), duration_us)
-            return
+            return _unkept(error)
         if kept is None:
             self.completed(opened, entry_id, duration_us)
-            return
+            return None
         options, envelope = self._options.results, opened[0]
         if len(kept) > options.max_bytes:
-            too_large = EncodeError(f"it is {len(kept)} bytes, the limit is {options.max_bytes}")
-            self.failed(opened, entry_id, _unkept(too_large), duration_us)
-            return
+            return _unkept(
+                EncodeError(f"it is {len(kept)} bytes, the limit is {options.max_bytes}")
+            )
         command = self._jobs.finish(entry_id, envelope.id, kept, options.ttl_s)
         self._settler.move(Move(entry_id, command, _nothing))
         self._announce(Completed(envelope.id, opened[1], opened[3] + 1, duration_us))
+        return None
 
     def failed(
         self, opened: Opened, entry_id: bytes, error: BaseException, duration_us: int

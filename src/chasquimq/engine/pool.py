@@ -30,7 +30,7 @@ from chasquimq.errors import NoHandlerError, WireError
 from chasquimq.flow.pause import pause
 from chasquimq.handler import OnError, Route, Router
 from chasquimq.happening import Announce, Completed, Started
-from chasquimq.job import Dead, Envelope, Reason
+from chasquimq.job import Again, Dead, Envelope, Reason
 from chasquimq.policy.verdict import budget, runs_so_far
 from chasquimq.store import Row
 
@@ -76,7 +76,7 @@ class Pool:
         self._clean = contextvars.copy_context()
         self._turn = 0.0
         limited = any(limit_s for _, limit_s in (*self._lines.values(), self._default))
-        self._limits = Limits(self.slots, outcomes) if limited else None
+        self._limits = Limits(self.slots, self._give_up) if limited else None
 
     async def run(self) -> None:
         """Work until the holdings are closed and everything started has ended."""
@@ -161,19 +161,20 @@ class Pool:
                 error = caught
             except asyncio.CancelledError as caught:
                 if slot.told_to_stop():
+                    job.lease_lost = True  # it is given back
                     raise
                 error = caught
             end = clock()
             slot.row = None
             duration_us = int((end - begin) * 1e6)
+            if self._keeps and error is None and not slot.cancelled:
+                error = self._outcomes.returned(opened, entry_id, result, duration_us)
+            elif error is None and not slot.cancelled:
+                announce(Completed(envelope.id, name, ran + 1, duration_us))
+                settler.ack(entry_id)
             if error is not None or slot.cancelled:
                 await self._ended_badly(slot, opened, entry_id, error, duration_us)
                 error = None
-            elif self._keeps:
-                self._outcomes.returned(opened, entry_id, result, duration_us)
-            else:
-                announce(Completed(envelope.id, name, ran + 1, duration_us))
-                settler.ack(entry_id)
             if holdings.closed or told_to_stop():
                 return  # nothing more is started; also when the handler swallowed our cancellation
             if contextvars.copy_context() != self._clean:
@@ -247,8 +248,19 @@ class Pool:
         if settled or error is None:
             return  # someone else holds it now and settles it, or its failure is settled
         verdict = self._outcomes.failed(opened, entry_id, error, duration_us)
-        if self._on_error is None:
-            return
+        if self._on_error is not None:
+            await self._tell(opened, error, verdict)
+
+    def _give_up(self, slot: Slot, duration_us: int) -> None:
+        """Its time is over, and it does not end: it has failed."""
+        opened, error = slot.opened, slot.expired
+        assert slot.row is not None and opened is not None and error is not None
+        verdict = self._outcomes.failed(opened, slot.row[0], error, duration_us)
+        if self._on_error is not None and self._group is not None:
+            self._group.create_task(self._tell(opened, error, verdict))
+
+    async def _tell(self, opened: Opened, error: BaseException, verdict: Again | Dead) -> None:
+        assert self._on_error is not None
         try:
             told = self._on_error(opened[4], error, verdict)
             if inspect.isawaitable(told):

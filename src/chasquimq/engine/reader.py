@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from chasquimq.config import ReadOptions, StreamOptions, UntilOptions
 from chasquimq.engine.holdings import Holdings
@@ -25,13 +26,15 @@ from chasquimq.flow.pause import pause
 from chasquimq.happening import Announce, Drained, GivenBack, Read
 from chasquimq.store import Jobs, Row, Store
 from chasquimq.store.fault import Fault, as_error, classify
+from chasquimq.store.jobs import place
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
 
 log = logging.getLogger(__name__)
 
 AGAIN_S = 0.2
-BURST_BLOCK_MS = 50
+EMPTY_BLOCK_MS = 50  # an empty queue is noticed after so long
+TURN_BLOCK_MS = 500  # a read that shares its turns with claims does not keep them from it for long
 LOOK_S = 0.01
 
 
@@ -56,7 +59,13 @@ class Reader:
         self._options = options
         self._stream = stream
         self._until = until
-        self._block_ms = min(options.block_ms, BURST_BLOCK_MS) if until.empty else options.block_ms
+        self._block_ms = _block_ms(options, until)
+        # A worker that takes only so many jobs asks for them in one way at a time: what a read
+        # may bring and a claim may bring could together be too many.
+        self._turn: AbstractAsyncContextManager[object] = (
+            nullcontext() if until.max_jobs is None else asyncio.Lock()
+        )
+        self._own_until = b"0-0"  # older entries under our name are what an earlier run left
         self._stop = asyncio.Event()
         self._client_id = 0
         self._blocked = False
@@ -89,19 +98,20 @@ class Reader:
         """Read until told to stop, or until the limits say so; then until nothing is held.
         `more` is asked when a worker that stops on an empty queue has found it empty."""
         had_some = False
-        while not self._stop.is_set() and (left := self._left()):
-            count = min(await self._holdings.wait_for_room(self._options.batch), left)
-            if self._stop.is_set() or not count:
+        while not self._stop.is_set() and self._left():
+            room = await self._holdings.wait_for_room(self._options.batch)
+            if self._stop.is_set() or not room:
                 continue
             try:
-                rows = await self._read(count)
+                async with self._turn:
+                    rows = await self._read(min(room, self._left()))
+                    self._take(rows)
             except StoreUnavailableError as error:
                 log.warning("reading failed, trying again: %s", error)
                 await self._rejoin()
                 continue
             self.last_read_at = self._loop.time()
             if rows:
-                self._take(rows)
                 self._announce(Read(len(rows)))
             elif had_some:
                 self._announce(Drained())
@@ -120,11 +130,14 @@ class Reader:
         return bool(self._holdings.ids) or self._taking_back
 
     def _take(self, rows: list[Row]) -> None:
-        self._holdings.take(rows)
-        self.taken += len(rows)
+        if rows:
+            self._holdings.take(rows)
+            self.taken += len(rows)
 
     async def _read(self, count: int) -> list[Row]:
         pipe = self.link.pipe
+        if not count:
+            return []  # a claim brought the last one while we waited for our turn
         if pipe is None:
             raise StoreUnavailableError("the reading connection is down")
         self._blocked = True
@@ -170,31 +183,39 @@ class Reader:
             return
 
     async def _missing(self) -> list[Row]:
-        """What is pending under our name and has not been held."""
+        """What is pending under our name and has not been held. What an earlier run left is no
+        lost reply: it is taken back one by one."""
         with self._holdings.watching() as held:
             rows = await self._jobs.adopt(len(held) + self._options.batch)
-            return [row for row in rows if row[0] not in held]
+            return [row for row in rows if row[0] not in held and not self.is_left_over(row)]
+
+    def is_left_over(self, row: Row) -> bool:
+        """Whether an earlier run under our name left it, and we have not taken it back."""
+        return place(row[0]) <= place(self._own_until)
 
     # -- what dead consumers left ----------------------------------------------------------------
 
     async def take_back(self, until: bytes) -> None:
         """What an earlier run under our own name left, up to the entry `until`: nobody else
         runs it, so it is taken at once. One at a time, for one of them may be what killed it."""
-        after, self._taking_back = b"-", True
+        after, self._own_until, self._taking_back = b"-", until, True
         try:
             while not self._stop.is_set() and self._left():
                 try:
-                    row = await self._jobs.take_back(after, until)
+                    async with self._turn:
+                        row = await self._jobs.take_back(after, until) if self._left() else None
+                        self.taken += row is not None
                 except StoreError as error:
                     log.warning("cannot take back what we left: %s", error)
                     await pause(self._stop, AGAIN_S)
                     continue
                 if row is None:
-                    return
+                    break
                 after = row[0]
-                self.taken += 1
                 self._announce(Read(1, 1))
                 await self._holdings.take_suspect(row)
+            if self._left() and not self._stop.is_set():
+                self._own_until = b"0-0"  # nothing is left
         finally:
             self._taking_back = False
 
@@ -229,7 +250,11 @@ class Reader:
         if self._holdings.closed or not self._left():
             return False
         try:
-            rows = await self._jobs.claim(self._options.claim_idle_ms, 1)
+            async with self._turn:
+                rows = (
+                    await self._jobs.claim(self._options.claim_idle_ms, 1) if self._left() else []
+                )
+                self.taken += len(rows)
         except StoreError as error:
             log.warning("claiming failed, trying again: %s", error)
             return False
@@ -238,8 +263,13 @@ class Reader:
             self._announce(Read(1, int(row[3] > 0)))
             if row[3] > 0:
                 suspect = True
-                self.taken += 1
                 await self._holdings.take_suspect(row)
             else:
-                self._take([row])  # a claim brings new entries where there are no old
+                self._holdings.take([row])  # a claim brings new entries where there are no old
         return suspect
+
+
+def _block_ms(options: ReadOptions, until: UntilOptions) -> int:
+    if until.empty:
+        return min(options.block_ms, EMPTY_BLOCK_MS)
+    return options.block_ms if until.max_jobs is None else min(options.block_ms, TURN_BLOCK_MS)

@@ -24,13 +24,14 @@ Function = Callable[[Any], Any]
 class Errand:
     """One run of a function: `value` is what it returned, or raised if `raised`."""
 
-    __slots__ = ("context", "done", "function", "job", "raised", "value")
+    __slots__ = ("context", "done", "function", "given_up", "job", "raised", "value")
 
     def __init__(self, function: Function, job: Any, done: asyncio.Future[None]) -> None:
         self.function = function
         self.job = job
         self.done = done
         self.context = contextvars.copy_context()
+        self.given_up = False
         self.raised = False
         self.value: Any = None
 
@@ -48,6 +49,7 @@ class Threads:
 
     def __init__(self, limit: int) -> None:
         self.busy = 0  # errands handed over whose end we have not heard of
+        self.stuck = 0  # those of them that were given up
         self.limit = limit
         self._started = 0
         self._loop = asyncio.get_running_loop()
@@ -67,7 +69,12 @@ class Threads:
                 self._loop.call_soon(self._hand_over)
             self._going.append(errand)
             self.busy += 1
-            await done
+            try:
+                await done
+            except asyncio.CancelledError:
+                errand.given_up = True
+                self.stuck += 1
+                raise
             value, errand.value = errand.value, None
             if errand.raised:
                 try:
@@ -114,6 +121,7 @@ class Threads:
         while ended:
             errand = ended.popleft()
             self.busy -= 1
+            self.stuck -= errand.given_up
             if not errand.done.done():
                 errand.done.set_result(None)
         self.freed.set()

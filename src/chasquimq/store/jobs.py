@@ -168,6 +168,12 @@ class Jobs:
         await self._link.ask("CLIENT", "UNBLOCK", client_id)
 
 
+def place(entry_id: bytes) -> tuple[int, int]:
+    """An entry id, to be compared."""
+    ms, _, seq = entry_id.partition(b"-")
+    return int(ms), int(seq or 0)
+
+
 def _deliveries(row: Row) -> int:
     """How often it had been delivered before us."""
     return row[3] if len(row) > 3 else 0
