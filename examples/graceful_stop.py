@@ -11,24 +11,9 @@ import signal
 
 from place import redis_url
 
-from chasquimq import Job, Queue, Worker
+from chasquimq import Job, Queue, Worker, run_workers
 
 JOBS = 8
-
-
-async def serve(worker: Worker) -> None:
-    """Run a worker until SIGTERM or SIGINT: what a deployment's main function looks like."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(worker.run())
-        running.add_done_callback(lambda _: stop.set())
-        await stop.wait()
-        await worker.close()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.remove_signal_handler(number)
 
 
 async def main(url: str) -> None:
@@ -46,16 +31,13 @@ async def main(url: str) -> None:
     async with Queue("graceful", redis_url=url) as queue:
         await queue.add_bulk([{"name": "sleep", "data": number} for number in range(JOBS)])
     print("first worker:")
-    await serve(Worker("graceful", handle, redis_url=url, concurrency=3))
+    await run_workers(Worker("graceful", handle, redis_url=url, concurrency=3))  # until SIGTERM
     print(f"stopped with {len(ended)} of {JOBS} done")
 
     async def rest(job: Job) -> None:
         ended.append(job.data)
-        if len(ended) == JOBS:
-            await second.close()
 
-    second = Worker("graceful", rest, redis_url=url)
-    await second.run()
+    await Worker("graceful", rest, redis_url=url, burst=True).run()
     print(f"second worker did the rest: {len(ended)} runs of {JOBS} jobs, {sorted(ended)}")
 
 

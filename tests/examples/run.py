@@ -20,25 +20,26 @@ from typing import Any
 
 import redis
 
-from chasquimq import Queue, Worker
+from chasquimq import Queue, QueueEvents, Worker
 from tests.examples.page import ROOT, Block
 
 PROGRAM_S = 20.0
 # The same for a process of its own: defaults that lead to the test's server.
 PRELUDE = """\
 import inspect, chasquimq
-for door in (chasquimq.Queue, chasquimq.Worker):
-    inspect.unwrap(door.__init__).__kwdefaults__.update({defaults!r})
+for door in (chasquimq.Queue, chasquimq.QueueEvents, chasquimq.Worker):
+    known = inspect.unwrap(door.__init__).__kwdefaults__
+    known.update({{name: value for name, value in {defaults!r}.items() if name in known}})
 """
 
 
 @contextlib.contextmanager
 def defaults(**options: Any) -> Iterator[None]:
-    """Give both doors other defaults, so that pages need not say where the test's server is."""
-    doors = [inspect.unwrap(door.__init__).__kwdefaults__ for door in (Queue, Worker)]
+    """Give the doors other defaults, so that pages need not say where the test's server is."""
+    doors = [inspect.unwrap(door.__init__).__kwdefaults__ for door in (Queue, QueueEvents, Worker)]
     before = [dict(door) for door in doors]
     for door in doors:
-        door.update(options)
+        door.update({name: value for name, value in options.items() if name in door})
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Callable
@@ -9,7 +10,20 @@ from typing import Any
 
 import pytest
 
-from chasquimq import BackoffSpec, Job, Queue, Worker
+from chasquimq import (
+    BackoffSpec,
+    Consumer,
+    Job,
+    Producer,
+    Promoter,
+    Queue,
+    QueueEvent,
+    QueueEvents,
+    Route,
+    Worker,
+)
+from chasquimq.health import Connection, Counters, Health
+from chasquimq.job import NativeJob
 from tests.examples.page import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -33,7 +47,12 @@ def rows(text: str) -> dict[str, str]:
     [
         ("queue.md", "Queue(name, *, ...)", Queue.__init__),
         ("queue.md", "await add(name, data, *, ...)", Queue.add),
+        ("queue.md", "await wait_for_result(job_id, ...)", Queue.wait_for_result),
+        ("queue-events.md", "QueueEvents(queue_name, *, ...)", QueueEvents.__init__),
         ("worker.md", "Worker(queue_name, handler, *, ...)", Worker.__init__),
+        ("native.md", "Producer(redis_url, queue_name, *, ...)", Producer.__init__),
+        ("native.md", "Consumer(redis_url, queue_name, *, ...)", Consumer.__init__),
+        ("native.md", "Promoter(redis_url, queue_name, *, ...)", Promoter.__init__),
     ],
 )
 def test_every_parameter_is_listed(page: str, heading: str, function: Callable[..., Any]) -> None:
@@ -44,6 +63,8 @@ def test_every_parameter_is_listed(page: str, heading: str, function: Callable[.
         if name == "self":
             continue
         default = parameter.default
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            continue
         if default is inspect.Parameter.empty:
             assert listed[name] == "required"
         elif default is not None:  # None stands for the default of an option struct
@@ -60,8 +81,47 @@ def test_every_method_of_a_worker_is_there(method: str) -> None:
     assert re.search(rf"`{method}|await {method}", (REFERENCE / "worker.md").read_text())
 
 
+@pytest.mark.parametrize("method", [n for n in vars(QueueEvents) if n[0] != "_"])
+def test_every_method_of_a_follower_is_there(method: str) -> None:
+    text = section("queue-events.md", "Its life")
+    assert re.search(rf"`{method}`|await {method}\(", text)
+
+
+def test_every_field_of_an_event_is_there() -> None:
+    listed = rows(section("queue-events.md", "QueueEvent"))
+    assert set(listed) == {field.name for field in dataclasses.fields(QueueEvent)}
+
+
 @pytest.mark.parametrize("kind", [Job, BackoffSpec])
 def test_every_field_of_a_value_is_there(kind: type) -> None:
-    text = (REFERENCE / "worker.md").read_text() + (REFERENCE / "queue.md").read_text()
+    text = "".join((REFERENCE / f"{page}.md").read_text() for page in ("worker", "queue", "job"))
     for field in kind.__struct_fields__:  # type: ignore[attr-defined]
         assert f"`{field}`" in text
+
+
+def test_everything_of_a_job_is_there() -> None:
+    text = (REFERENCE / "job.md").read_text()
+    for name in [n for n in vars(Job) if n[0] != "_"]:  # fields are slots: they are in here, too
+        assert re.search(rf"^\| `{name}` \||await {name}\(", text, re.MULTILINE), name
+    defaults = inspect.signature(Job.wait_for_result).parameters.values()
+    shown = ", ".join(f"{p.name}={p.default}" for p in defaults if p.name != "self")
+    assert f"## await wait_for_result({shown})" in text
+
+
+@pytest.mark.parametrize("door", [Producer, Consumer, Promoter])
+def test_every_method_of_a_native_door_is_there(door: type) -> None:
+    text = (REFERENCE / "native.md").read_text()
+    for method in [name for name in vars(door) if name[0] != "_"]:
+        # Parameters, too: they stand in the tables as one would write the call.
+        names = list(inspect.signature(getattr(door, method)).parameters)[1:]
+        assert re.search(rf"`(await )?{method}\({', '.join(names)}\)`", text), method
+
+
+def test_every_field_of_a_native_job_is_there() -> None:
+    assert set(NativeJob.__struct_fields__) == set(rows(section("native.md", "NativeJob")))
+
+
+@pytest.mark.parametrize("kind", [Route, Health, Connection, Counters])
+def test_every_field_of_what_a_worker_shows_is_listed(kind: type) -> None:
+    listed = rows(section("worker.md", kind.__name__))
+    assert list(listed) == list(inspect.signature(kind).parameters)
