@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from chasquimq import BackoffSpec, ConfigError, Job, Worker
+from chasquimq.engine.promoter import Promoter
 from tests.engine.desk import Desk
 
 LONG_AGO = 1_000
@@ -60,13 +61,32 @@ async def test_burst_takes_delayed_jobs_that_are_due_and_leaves_the_others(desk:
     assert desk.delayed() == 1
 
 
+async def test_burst_looks_for_due_jobs_itself_before_it_ends(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The promoter beside it may not have come to it yet."""
+    seen: list[int] = []
+
+    async def idle(self: Promoter) -> None: ...
+
+    async def handler(job: Job) -> None:
+        seen.append(job.data)
+
+    monkeypatch.setattr(Promoter, "run", idle)
+    async with desk.queue() as queue:
+        await queue.add_bulk([{"name": "", "data": n, "delay_ms": 1} for n in range(300)])
+        await asyncio.sleep(0.05)
+        await run(desk.worker(handler, burst=True))
+    assert sorted(seen) == list(range(300))
+
+
 async def test_burst_waits_for_what_its_jobs_add(desk: Desk) -> None:
     seen: list[int] = []
     async with desk.queue() as queue:
 
         async def handler(job: Job) -> None:
             seen.append(job.data)
-            await asyncio.sleep(0.08)  # longer than an empty read of a burst
+            await asyncio.sleep(0.3)  # longer than several empty reads of a burst
             if job.data:
                 await queue.add("", job.data - 1)
 
@@ -117,6 +137,22 @@ async def test_max_jobs_is_exact_with_suspects_among_them(desk: Desk) -> None:
     await run(worker)
     assert len(seen) == len(set(seen)) == 4
     assert desk.waiting() == 2
+
+
+async def test_what_comes_while_the_last_one_runs_is_not_taken(desk: Desk) -> None:
+    seen: list[str] = []
+
+    async def handler(job: Job) -> None:
+        seen.append(job.id)
+        desk.put("one too many")
+        await asyncio.sleep(0.2)
+
+    desk.put("suspect")
+    desk.abandon(1, "dead")
+    await run(desk.worker(handler, max_jobs=1, claim_min_idle_ms=150))
+    assert seen == ["suspect"]
+    assert [one.id for one in desk.envelopes()] == ["one too many"]
+    assert desk.pending() == []
 
 
 async def test_max_jobs_is_reached_by_suspects_alone(desk: Desk) -> None:

@@ -79,6 +79,25 @@ async def test_names_have_limits_of_their_own(desk: Desk) -> None:
     assert sorted(ended) == ["patient", "quick cut off", "usual cut off"]
 
 
+async def test_a_name_without_a_limit_runs_beside_one_that_has_one(desk: Desk) -> None:
+    ended: list[str] = []
+    router = Router()
+
+    @router.on("limited", time_limit_ms=60)
+    @router.on("free")
+    async def handler(job: Job) -> None:
+        await asyncio.sleep(0.5)
+        ended.append(job.name)
+
+    async with desk.queue() as queue, desk.working(router, max_attempts=1):
+        await queue.add("limited", None)
+        await queue.add("free", None)
+        await eventually(lambda: ended)
+        await eventually(lambda: desk.dead())
+    assert ended == ["free"]
+    assert len(desk.dead()) == 1
+
+
 async def test_a_run_that_ends_in_time_is_left_alone_and_so_is_the_next(desk: Desk) -> None:
     seen: list[int] = []
 

@@ -158,6 +158,7 @@ async def test_a_handler_whose_lease_was_lost_is_cancelled_and_its_outcome_void(
         await eventually(lambda: ended)
         assert [row["consumer"] for row in desk.pending()] == [b"thief"]
     assert ended == ["stolen True"]
+    assert [row.name for row in desk.events() if row.job_id] == ["active"]  # the rest is not ours
     assert (desk.delayed(), desk.dead()) == (0, [])
     assert [row["consumer"] for row in desk.pending()] == [b"thief"]
 

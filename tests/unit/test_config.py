@@ -197,3 +197,8 @@ def test_a_door_suggests_only_when_asked_for_something_unknown() -> None:
         Door()
     with pytest.raises(TypeError, match="unsupported operand"):
         Door("a", concurrency=None)
+
+
+@pytest.mark.parametrize(("ttl_ms", "ttl_s"), [(1, 1), (1_000, 1), (1_001, 2), (3_600_000, 3_600)])
+def test_a_result_lives_whole_seconds_and_no_fraction_less(ttl_ms: int, ttl_s: int) -> None:
+    assert ResultOptions(ttl_ms=ttl_ms).ttl_s == ttl_s
