@@ -50,6 +50,13 @@ def read_all(connection: socket.socket) -> bytes:
     return got
 
 
+def read_some(connection: socket.socket, until: bytes) -> bytes:
+    got = b""
+    while not got.endswith(until):
+        got += connection.recv(65536)
+    return got
+
+
 def test_frames_are_found_wherever_the_bytes_are_split() -> None:
     frames = [
         b"*2\r\n$4\r\nXADD\r\n$0\r\n\r\n",
@@ -171,6 +178,40 @@ def test_a_black_hole_answers_nothing_and_forgets_nothing(server: Server, proxy:
         proxy.heal()
         connection.settimeout(5)
         assert connection.recv(100) == b":1\r\n"
+
+
+def test_one_connection_can_be_held_and_the_others_pass(server: Server, proxy: Proxy) -> None:
+    with raw(proxy) as marked, raw(proxy) as other, raw(proxy) as successor:
+        mark = proxy.hold("INCR", b"secret")
+        marked.sendall(b"PING\r\n")
+        assert marked.recv(100) == b"+PONG\r\n", "not before it says the word"
+        marked.sendall(b"INCR secret\r\n")
+        other.sendall(b"INCR open\r\n")
+        assert other.recv(100) == b":1\r\n"
+        successor.sendall(b"INCR secret\r\n")
+        eventually(lambda: mark.seen == 2)
+        assert proxy.held_connections == 2
+        marked.sendall(b"PING\r\n")
+        marked.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            marked.recv(100)
+        with connect(server.url) as client:
+            assert client.get("secret") is None
+        proxy.heal()
+        assert proxy.held_connections == 0
+        marked.settimeout(5)
+        assert read_some(marked, b"+PONG\r\n").startswith(b":")
+        assert successor.recv(100).startswith(b":")
+
+
+def test_a_hold_can_be_for_the_first_only_and_a_watch_only_counts(proxy: Proxy) -> None:
+    held, watched = proxy.hold("INCR", times=1), proxy.watch("INCR")
+    with raw(proxy) as first, raw(proxy) as second:
+        first.sendall(b"INCR k\r\n")
+        eventually(lambda: held.seen)
+        second.sendall(b"INCR k\r\n")
+        assert second.recv(100) == b":1\r\n"
+        assert (held.seen, watched.seen, proxy.held_connections) == (2, 2, 1)
 
 
 def test_latency_holds_replies_back(proxy: Proxy) -> None:

@@ -139,12 +139,21 @@ async def test_a_claim_takes_the_oldest_and_not_more_than_asked(shelf: Shelf) ->
     assert [owner for owner, _ in shelf.pending().values()] == ["me"] * 2 + ["ghost"] * 3
 
 
-async def test_a_claim_may_bring_new_entries_and_says_that_they_are_new(shelf: Shelf) -> None:
+async def test_a_claim_brings_no_new_entries(shelf: Shelf) -> None:
     jobs = await shelf.join()
-    (entry_id,) = shelf.put(b"new")
-    rows = await jobs.claim(1, 10)
-    # Only XREADGROUP reads on; both forms tell a suspect (deliveries before > 0) from the rest.
-    assert rows == ([[entry_id, [b"d", b"new"], 0, 0]] if shelf.native else [])
+    shelf.put(b"new")
+    assert await jobs.claim(1, 10) == []
+    assert shelf.pending() == {}
+
+
+async def test_a_claim_that_comes_too_late_takes_nothing(shelf: Shelf) -> None:
+    jobs = await shelf.join()
+    (entry_id,) = shelf.deliver(b"a", consumer="ghost")
+    await asyncio.sleep(0.005)
+    now_ms = await jobs.clock_ms()
+    assert await jobs.claim(1, 10, now_ms - 1) == []
+    assert shelf.pending() == {entry_id: ("ghost", 1)}
+    assert [row[0] for row in await jobs.claim(1, 10, now_ms + 60_000)] == [entry_id]
 
 
 async def test_a_claim_passes_over_entries_whose_body_is_gone(shelf: Shelf) -> None:

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from chasquimq.store import Jobs, Link, Store
@@ -38,6 +38,7 @@ class Lease:
     ) -> None:
         self.renewed_at = time.monotonic()
         self.steady_since: float | None = None
+        self._gone: frozenset[bytes] = frozenset()  # what the last renewal found to be lost
         self._loop = asyncio.get_running_loop()
         self._dialer = store.dialer.elsewhere(self._loop, max(lease_ms // 3, 1))
         self._jobs = jobs
@@ -70,9 +71,13 @@ class Lease:
             return False
         return now - since >= self._lease_s
 
-    def fresh(self) -> bool:
-        """Whether what we hold is certainly still ours."""
-        return self.gap() < FRESH * self._lease_s
+    def fresh(self, ids: Sequence[bytes]) -> bool:
+        """Whether these are certainly still ours. The event loop may not have heard yet, or not
+        have got round to it, that some are not."""
+        if self.gap() >= FRESH * self._lease_s:
+            return False
+        gone = self._gone  # read last, as it is written first
+        return not gone or gone.isdisjoint(ids)
 
     def gap(self) -> float:
         """Seconds since our last renewal."""
@@ -92,6 +97,7 @@ class Lease:
         opened = False
         try:
             while True:
+                began = time.monotonic()
                 try:
                     if not opened:
                         await link.open()
@@ -100,7 +106,9 @@ class Lease:
                 except Exception as error:  # whatever it was: a lease not renewed is a lease lost
                     self.steady_since = None
                     log.warning("renewing leases failed, trying again: %s", words(error))
-                await asyncio.sleep(self._lease_s / 3)
+                # From its beginning: one that got no answer for a third is repeated at once, or
+                # its lease would be over when the next one is due.
+                await asyncio.sleep(max(began + self._lease_s / 3 - time.monotonic(), 0))
         except asyncio.CancelledError:
             await link.close()
 
@@ -112,6 +120,7 @@ class Lease:
             lost += await self._jobs.renew(link, ids[at : at + CHUNK], self._young_ms)
         if self.steady_since is None or began - self.renewed_at > self._lease_s:
             self.steady_since = began
+        self._gone = frozenset(lost)  # first: from the next line on an ack may pass for fresh
         self.renewed_at = began
         if lost:
             self._loop.call_soon_threadsafe(self._lost, lost)

@@ -224,7 +224,7 @@ class Reader:
             await self.take_back(own_until)
         every_s = min(self._options.claim_every_ms, self._options.claim_idle_ms) / 1000
         while not self._stop.is_set():
-            if steady() and await self._claim():
+            if steady() and await self._claim(steady):
                 continue
             await pause(self._stop, every_s)
             await self._share()
@@ -245,28 +245,28 @@ class Reader:
         self.given_back += len(rows)
         self._announce(GivenBack(len(rows)))
 
-    async def _claim(self) -> bool:
+    async def _claim(self, steady: Callable[[], bool]) -> bool:
         """Claim one suspect and see it through; False when there was none."""
         if self._holdings.closed or not self._left():
             return False
         try:
             async with self._turn:
-                rows = (
-                    await self._jobs.claim(self._options.claim_idle_ms, 1) if self._left() else []
-                )
+                rows = await self._abandoned(steady) if self._left() else []
                 self.taken += len(rows)
         except StoreError as error:
             log.warning("claiming failed, trying again: %s", error)
             return False
-        suspect = False
         for row in rows:
-            self._announce(Read(1, int(row[3] > 0)))
-            if row[3] > 0:
-                suspect = True
-                await self._holdings.take_suspect(row)
-            else:
-                self._holdings.take([row])  # a claim brings new entries where there are no old
-        return suspect
+            self._announce(Read(1, 1))
+            await self._holdings.take_suspect(row)
+        return bool(rows)
+
+    async def _abandoned(self, steady: Callable[[], bool]) -> list[Row]:
+        # A claim that is longer on its way, to a server that is frozen, would find there what
+        # living workers could not renew. So it carries a time after which it takes nothing.
+        idle_ms = self._options.claim_idle_ms
+        soon_ms = await self._jobs.clock_ms() + idle_ms // 3
+        return await self._jobs.claim(idle_ms, 1, soon_ms) if steady() else []
 
 
 def _block_ms(options: ReadOptions, until: UntilOptions) -> int:

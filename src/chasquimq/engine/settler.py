@@ -55,9 +55,9 @@ class Settler:
         max_events: int,
     ) -> None:
         self.announce: Announce = _ignore
-        # Whether our leases are certainly ours. If not, an ack asks first: someone else may
-        # have the entry by now.
-        self.fresh: Callable[[], bool] = _always
+        # Whether entries are certainly ours. If not, an ack asks first: someone else may have
+        # one of them by now.
+        self.fresh: Callable[[list[bytes]], bool] = _always
         self.stale = 0  # outcomes that came too late: someone else had settled the entry
         self.dropped_events = 0
         self.scheduled = False
@@ -127,7 +127,7 @@ class Settler:
         count = len(parts)
         if acks:
             jobs = self._jobs
-            parts.append(jobs.dialect.ack(acks) if self.fresh() else jobs.ack_held(acks))
+            parts.append(jobs.dialect.ack(acks) if self.fresh(acks) else jobs.ack_held(acks))
             count += 1
         parts += after
         count += len(after)
@@ -244,7 +244,7 @@ class Settler:
             self._quiet.set_result(None)
 
 
-def _always() -> bool:
+def _always(ids: list[bytes]) -> bool:
     return True
 
 

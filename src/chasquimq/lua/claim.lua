@@ -1,9 +1,15 @@
--- Take over entries whose consumer has been silent, where XREADGROUP has no CLAIM.
+-- Take over entries whose consumer has been silent, unless we come too late.
 --
 -- KEYS     1 stream
 -- ARGV     1 group       2 consumer      3 idle at least, ms      4 how many at the most
+--          5 not after, ms by the server's clock
 -- Returns  rows {entry id, fields, idle ms, deliveries before this one}
 
+-- On a server that was frozen the entries of living consumers look silent, too.
+local now = redis.call('TIME')
+if now[1] * 1000 + math.floor(now[2] / 1000) > tonumber(ARGV[5]) then
+  return {}
+end
 local taken, from, most = {}, '-', tonumber(ARGV[4])
 local size = math.max(most, 100)
 for _ = 1, 20 do -- pages, so that entries whose body is gone do not hide those behind them

@@ -1,4 +1,4 @@
-"""How this server adds, claims and acks. Everything else is Lua that all servers run.
+"""How this server adds and acks. Everything else is Lua that all servers run.
 
 Which dialect a server speaks is asked of the server itself, never read from its version.
 """
@@ -14,7 +14,7 @@ from chasquimq.store.fault import as_error
 from chasquimq.store.native import Native
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.portable import Portable
-from chasquimq.store.resp import Command, pack
+from chasquimq.store.resp import pack
 from chasquimq.wire import Keys
 
 CRASHING = ("8.2.0", "8.2.1")  # their XACKDEL takes the server down
@@ -33,11 +33,6 @@ class Dialect(Protocol):
 
     def add_own(self, job_id: bytes, fields: Sequence[bytes], marker_s: int) -> bytes:
         """An add whose id the caller chose: a second one is a no-op."""
-
-    def claim(self, group: str, consumer: str, idle_ms: int, count: int) -> Command: ...
-
-    def claimed(self, reply: Any) -> list[Any]:
-        """Rows `[entry id, fields, idle ms, deliveries before]` from a claim's reply."""
 
     def ack(self, ids: Sequence[bytes]) -> bytes: ...
 

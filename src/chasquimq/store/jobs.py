@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from chasquimq import lua, wire
-from chasquimq.config import StreamOptions
+from chasquimq.config import MAX_MS, StreamOptions
 from chasquimq.errors import WireError
 from chasquimq.store.dialect import Dialect
 from chasquimq.store.link import Link
@@ -75,10 +75,17 @@ class Jobs:
         """Create the stream and the group where they are missing; `again`: they were lost."""
         await open_stream(self._link, self._keys, self.dialect, options, self.group, again=again)
 
-    async def claim(self, idle_ms: int, count: int) -> list[Row]:
-        """Take over what other consumers have left lying; may bring new entries, too."""
-        command = self.dialect.claim(self.group, self.consumer, idle_ms, count)
-        return self.dialect.claimed(await self._link.ask(*command))
+    async def clock_ms(self) -> int:
+        """What time it is, by the server's clock."""
+        seconds, micros = await self._link.ask("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    async def claim(self, idle_ms: int, count: int, not_after_ms: int = MAX_MS) -> list[Row]:
+        """Take over what other consumers have left lying; nothing, if it gets there too late.
+
+        One script on all servers: `XREADGROUP ... CLAIM` knows no such limit."""
+        args = (self.group, self.consumer, idle_ms, count, not_after_ms)
+        return list(await self._link.run("claim", (self._keys.stream,), args))
 
     async def adopt(self, count: int) -> list[Row]:
         """What is pending under our name; for after a read whose reply was lost."""

@@ -1,4 +1,4 @@
-"""Redis >= 8.6.2: XADD with IDMP, XREADGROUP with CLAIM, XACKDEL."""
+"""Redis >= 8.6.2: XADD with IDMP, XACKDEL."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chasquimq.config import DialectName, StreamOptions
-from chasquimq.store.resp import Command, bulk, bulks, pack
+from chasquimq.store.resp import bulk, bulks, pack
 from chasquimq.wire import Keys
 
 
@@ -39,14 +39,6 @@ class Native:
     def add_own(self, job_id: bytes, fields: Sequence[bytes], marker_s: int) -> bytes:
         who = (b"IDMP", self._own_producer_id, job_id)
         return pack(b"XADD", self._keys.stream, *who, *self._trim, b"*", *fields)
-
-    def claim(self, group: str, consumer: str, idle_ms: int, count: int) -> Command:
-        # Never with BLOCK: a blocked claim that outlives a frozen server takes live entries.
-        who = ("XREADGROUP", "GROUP", group, consumer, "COUNT", count, "CLAIM", idle_ms)
-        return (*who, "STREAMS", self._keys.stream, ">")
-
-    def claimed(self, reply: Any) -> list[Any]:
-        return list(reply[0][1]) if reply else []
 
     def ack(self, ids: Sequence[bytes]) -> bytes:
         count = len(ids)

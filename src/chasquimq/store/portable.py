@@ -38,13 +38,6 @@ class Portable:
         args: Command = (marker_s, self._trim, *fields)
         return pack(*lua.call("add_once", (self._keys.stream, marker), args))
 
-    def claim(self, group: str, consumer: str, idle_ms: int, count: int) -> Command:
-        args = (group, consumer, idle_ms, count)
-        return lua.call("claim", (self._keys.stream,), args)
-
-    def claimed(self, reply: Any) -> list[Any]:
-        return list(reply)
-
     def ack(self, ids: Sequence[bytes]) -> bytes:
         return b"*%d\r\n%b%b" % (5 + len(ids), self._ack, bulks(ids))
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.chaos.kit.handler import Behaviour
 from tests.chaos.kit.ledger import Ledger, open_runs
@@ -26,6 +26,7 @@ from tests.chaos.kit.wait import eventually
 ROOT = Path(__file__).parents[3]
 OUR_WORKER = "tests.chaos.kit.program"
 WEAK_WORKER = "tests.chaos.kit.weak"
+SENTRY = "tests.chaos.kit.sentry"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,14 @@ class Orders:
     dialect: str | None = None
     behaviour: Behaviour = field(default_factory=Behaviour)
     weakness: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    """More options of the Worker, by name. This and what follows is for a sentry."""
+    tune: dict[str, float] = field(default_factory=dict)
+    """Constants of the engine to change, `module.NAME`."""
+    dies: str = ""
+    """The loop of the engine that raises when the gate `die` is open."""
+    sets_out: str = ""
+    """The gate before which it waits, ready, until it may run."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -106,9 +115,12 @@ class Process:
         self._child.kill()
         self._gone(None)
 
+    def ask_to_stop(self) -> None:
+        self._child.terminate()
+
     def terminate(self, timeout: float = 30.0) -> int:
         """Ask it to stop and wait; returns its exit code, fails if it will not go."""
-        self._child.terminate()
+        self.ask_to_stop()
         try:
             return self._gone(timeout)
         except subprocess.TimeoutExpired:

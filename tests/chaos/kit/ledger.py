@@ -12,6 +12,7 @@ write here too.
     start job run          a handler began
     end job run            ... and did its work
     failed job run         ... and raised, or was cancelled
+    lost job run           ... and had been told, before, that this run counts no longer
     dead                   this process is gone: the runs it left open are closed
     fault what             something was broken here
 """
@@ -68,6 +69,9 @@ class Ledger:
 
     def failed(self, job: str, run: str) -> None:
         self._write("failed", job, run)
+
+    def lost(self, job: str, run: str) -> None:
+        self._write("lost", job, run)
 
     def dead(self, pid: int) -> None:
         self._write("dead", pid=pid)

@@ -6,6 +6,9 @@ command, the client got every earlier reply, and never this one.
 
     cut(nth, command=)    drop the connection in place of the n-th reply from now on
     black_hole()          nothing passes in either direction, connections stay open
+    hold(*needles)        the same for a connection once it sends a request with all of these in it;
+                          so one of a client's many can be singled out, and those that replace it
+    watch(*needles)       count such requests, and let them pass
     latency(low, high)    every chunk of replies waits
     reset()               RST on every open connection
     heal()                none of the above any more; what a black hole held back goes through
@@ -60,6 +63,23 @@ class Cut:
         return True
 
 
+class Mark:
+    """Requests to tell apart by what is in them, and how many were seen."""
+
+    def __init__(self, needles: tuple[bytes | str, ...], *, holds: int | None = None) -> None:
+        self.needles = [
+            needle.encode() if isinstance(needle, str) else needle for needle in needles
+        ]
+        self.holds = holds
+        """How many of them hold their connection; None means all."""
+        self.seen = 0
+
+    def holds_one_of(self, requests: list[bytes]) -> bool:
+        before = self.seen
+        self.seen += sum(all(part in request for part in self.needles) for request in requests)
+        return self.seen > before and (self.holds is None or before < self.holds)
+
+
 class _Link:
     """One client's connection and its twin to the server."""
 
@@ -71,6 +91,8 @@ class _Link:
         self.from_client, self.to_client = client
         self.from_server, self.to_server = server
         self.awaited: deque[str] = deque()
+        self.flow = asyncio.Event()
+        self.flow.set()
 
     def close(self) -> None:
         for writer in (self.to_client, self.to_server):
@@ -89,6 +111,7 @@ class Proxy:
         self._upstream = (host, port)
         self._random = Random(seed)
         self._cuts: tuple[Cut, ...] = ()
+        self._marks: tuple[Mark, ...] = ()
         self._latency_ms = (0.0, 0.0)
         self._links: set[_Link] = set()
         self._serving: set[asyncio.Task[None]] = set()
@@ -126,13 +149,23 @@ class Proxy:
     def black_hole(self) -> None:
         self._call(self._flow.clear)
 
+    def hold(self, *needles: bytes | str, times: int | None = None) -> Mark:
+        return self._mark(Mark(needles, holds=times))
+
+    def watch(self, *needles: bytes | str) -> Mark:
+        return self._mark(Mark(needles, holds=0))
+
+    @property
+    def held_connections(self) -> int:
+        return sum(not link.flow.is_set() for link in tuple(self._links))
+
     def latency(self, low_ms: float, high_ms: float) -> None:
         self._latency_ms = (low_ms, high_ms)
 
     def heal(self) -> None:
         self._cuts = ()
         self._latency_ms = (0.0, 0.0)
-        self._call(self._flow.set)
+        self._call(self._let_flow)
 
     def reset(self) -> int:
         """Reset every open connection; returns how many there were."""
@@ -159,6 +192,19 @@ class Proxy:
         at: TracebackType | None,
     ) -> None:
         self.stop()
+
+    def _mark(self, mark: Mark) -> Mark:
+        def add() -> None:
+            self._marks = (*self._marks, mark)
+
+        self._call(add)
+        return mark
+
+    def _let_flow(self) -> None:
+        self._marks = ()
+        self._flow.set()
+        for link in self._links:
+            link.flow.set()
 
     def _call(self, act: Callable[[], T]) -> T:
         async def on_loop() -> T:
@@ -211,19 +257,28 @@ class Proxy:
         frames = Frames()
         with suppress(OSError):
             while data := await link.from_client.read(_CHUNK):
-                await self._flow.wait()
-                for name in map(command, frames.feed(data)):
+                requests = frames.feed(data)
+                holds = [mark.holds_one_of(requests) for mark in self._marks]  # every mark counts
+                if any(holds):
+                    link.flow.clear()
+                await self._flowing(link)
+                for name in map(command, requests):
                     self.commands[name] += 1
                     if name not in _UNMATCHED:
                         link.awaited.append(name)
                 link.to_server.write(data)
                 await link.to_server.drain()
 
+    async def _flowing(self, link: _Link) -> None:
+        while not (self._flow.is_set() and link.flow.is_set()):
+            await self._flow.wait()
+            await link.flow.wait()
+
     async def _replies(self, link: _Link) -> None:
         frames = Frames()
         with suppress(OSError):
             while data := await link.from_server.read(_CHUNK):
-                await self._flow.wait()
+                await self._flowing(link)
                 if self._latency_ms[1]:
                     await asyncio.sleep(self._random.uniform(*self._latency_ms) / 1000)
                 through, cut = self._sift(link, frames.feed(data))
