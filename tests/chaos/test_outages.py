@@ -21,9 +21,8 @@ CLAIMS = (b"\r\nCLAIM\r\n", lua.SHA["claim"])  # native, portable
 
 
 def at_work(stage: Stage, jobs: int, **more: object) -> list[Process]:
-    """Two workers that run jobs until the gate `over` opens, and three that have nothing to do. All
-    would take over what is abandoned; they look for it once in a lease, one after the other, so
-    that whenever something happens somebody has just asked."""
+    """Two workers that run jobs until the gate `over` opens, and three that have nothing to do.
+    All would take over what is abandoned, and look for it once in a lease, not at the same time."""
     crew = stage.sentries(2, LEASE_MS, concurrency=jobs // 2, **more)
     stage.act({f"job-{n}": {"gate": "over"} for n in range(jobs)})
     stage.started(jobs)

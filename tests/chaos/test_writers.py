@@ -28,6 +28,8 @@ def test_events_that_are_refused_delay_no_ack(shared_stage: Stage) -> None:
     assert len(verdict.completed) == 500
     assert stage.redis.get(stage.keys.events) == b"in the way"
     eventually(lambda: stage.health(worker)["healthy"] and stage.health(worker)["held"] == 0)
+    # Two for each of 550 runs, and one for each retry, at least.
+    eventually(lambda: stage.counters(worker)["events_dropped"] >= 2 * 550 + 50)
 
 
 def test_events_that_pile_up_are_dropped_and_acks_land_when_the_writer_flows_again(

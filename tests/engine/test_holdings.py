@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from chasquimq.address import read_url
-from chasquimq.config import ReadOptions, StreamOptions
+from chasquimq.config import ReadOptions, StreamOptions, UntilOptions
 from chasquimq.engine.holdings import Holdings
 from chasquimq.engine.reader import Reader
 from chasquimq.store import Dialer, Jobs, Row, Store, build
@@ -23,7 +23,15 @@ async def test_an_entry_acked_while_redis_answers_is_not_taken_up_again(desk: De
     await store.open()
     jobs = Jobs(desk.keys, build(store.dialect_name, desk.keys), store.link, "default", "us")
     holdings = Holdings(concurrency=2)
-    reader = Reader(store, jobs, holdings, lambda happening: None, ReadOptions(), StreamOptions())
+    reader = Reader(
+        store,
+        jobs,
+        holdings,
+        lambda happening: None,
+        ReadOptions(),
+        StreamOptions(),
+        UntilOptions(),
+    )
     await reader.link.open()
     holdings.take([[acked, []]])
     ask = jobs.adopt

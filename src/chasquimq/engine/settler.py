@@ -177,6 +177,8 @@ class Settler:
     def _landed(self, group: Group, replies: list[Any]) -> None:
         self._in_flight -= 1
         self._events_in_flight -= group.before + group.after
+        if isinstance(replies[0], Exception) or isinstance(replies[-1], Exception):
+            self._count_refused(group, replies)
         at = group.before
         released: list[bytes] = []
         for move in group.moves:
@@ -190,6 +192,12 @@ class Settler:
                 self._count_stale(len(group.acks) - self._acked(replies[at]))
         self._holdings.release(released)
         self._done()
+
+    def _count_refused(self, group: Group, replies: list[Any]) -> None:
+        """Events that Redis would not take. Those that got no answer are counted already."""
+        events = replies[: group.before] + replies[len(replies) - group.after :]
+        refused = [reply for reply in events if isinstance(reply, Exception)]
+        self._count_dropped(len(refused) - refused.count(_BROKEN))
 
     def _report(self, move: Move, reply: Any) -> None:
         moved = 0 if isinstance(reply, Exception) else int(reply)
