@@ -41,6 +41,7 @@ class Holdings:
         self._taken = 0
         self._started = 0
         self._looked_at = -1
+        self._turned_at = -1
         self._measured_at = 0.0
         self._suspect: bytes | None = None
         self._watched: set[bytes] | None = None
@@ -88,20 +89,35 @@ class Holdings:
         finally:
             self._watched = None
 
-    async def take_suspect(self, row: Row) -> None:
-        """Run this one next, and wait until it is settled."""
-        if self.closed:
-            return  # claimed while we were stopping: it is given back with all that is pending
-        if row[0] in self.ids:
-            self.refused += 1
-            return
+    def take_suspect(self, row: Row) -> asyncio.Future[None]:
+        """Run this one next; answers what to wait for, until it is settled."""
+        cleared: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.closed or row[0] in self.ids:
+            # Claimed while we were stopping: it is given back with all that is pending.
+            self.refused += not self.closed
+            cleared.set_result(None)
+            return cleared
         self._hold([row[0]])
         self.queue.appendleft(row)
         self._taken += 1
-        self._suspect = row[0]
-        self._cleared = asyncio.get_running_loop().create_future()
+        self._suspect, self._cleared = row[0], cleared
         self.wake()
-        await self._cleared
+        return cleared
+
+    def withdraw(self, row: Row) -> bool:
+        """Take a suspect out of the queue if it is still there; it stays held."""
+        if row not in self.queue:
+            return False
+        self.queue.remove(row)
+        self._taken -= 1
+        return True
+
+    def has_place(self) -> bool:
+        """Whether a suspect would start soon: a worker is free, or some have become free since
+        this was last asked."""
+        started, before = self._taken - len(self.queue), self._turned_at
+        self._turned_at = started
+        return bool(self._idle) or started != before
 
     def drop(self, lost: Iterable[bytes]) -> None:
         """Forget deliveries that another consumer has taken over, started or not."""

@@ -65,6 +65,7 @@ class Reader:
         self._turn: AbstractAsyncContextManager[object] = (
             nullcontext() if until.max_jobs is None else asyncio.Lock()
         )
+        self._every_s = min(options.claim_every_ms, options.claim_idle_ms) / 1000
         self._own_until = b"0-0"  # older entries under our name are what an earlier run left
         self._stop = asyncio.Event()
         self._client_id = 0
@@ -213,7 +214,7 @@ class Reader:
                     break
                 after = row[0]
                 self._announce(Read(1, 1))
-                await self._holdings.take_suspect(row)
+                await self._see_through(row)
             if self._left() and not self._stop.is_set():
                 self._own_until = b"0-0"  # nothing is left
         finally:
@@ -222,18 +223,19 @@ class Reader:
     async def recover(self, steady: Callable[[], bool], own_until: bytes | None) -> None:
         if own_until is not None:
             await self.take_back(own_until)
-        every_s = min(self._options.claim_every_ms, self._options.claim_idle_ms) / 1000
         while not self._stop.is_set():
-            if steady() and await self._claim(steady):
+            if steady() and self._holdings.has_place() and await self._claim(steady):
                 continue
-            await pause(self._stop, every_s)
+            await pause(self._stop, self._every_s)
             await self._share()
 
     async def _share(self) -> None:
         """Give back what is queued here while all our slots are busy with long jobs."""
         rows = self._holdings.surrender()
-        if not rows:
-            return
+        if rows:
+            await self._return(rows)
+
+    async def _return(self, rows: list[Row]) -> None:
         try:
             await self._jobs.give_back(rows)
         except StoreError as error:
@@ -258,8 +260,22 @@ class Reader:
             return False
         for row in rows:
             self._announce(Read(1, 1))
-            await self._holdings.take_suspect(row)
+            if not await self._see_through(row):
+                return False
         return bool(rows)
+
+    async def _see_through(self, row: Row) -> bool:
+        """Wait until a suspect is settled. One that we cannot start (all our places are taken, by
+        long jobs) goes back, for others to take; False then."""
+        cleared = self._holdings.take_suspect(row)
+        while not cleared.done():
+            await asyncio.wait([cleared], timeout=self._every_s)
+            if not cleared.done() and self._holdings.withdraw(row):
+                await self._return([row])
+                return False
+            if not cleared.done():
+                await self._share()
+        return True
 
     async def _abandoned(self, steady: Callable[[], bool]) -> list[Row]:
         # A claim that is longer on its way, to a server that is frozen, would find there what

@@ -1,0 +1,96 @@
+"""Suspects, and workers that have no place for them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from chasquimq import Job
+from tests.engine.desk import Desk, eventually
+
+LEASE = 300
+
+
+def owners(desk: Desk) -> list[bytes]:
+    return [row["consumer"] for row in desk.pending()]
+
+
+async def test_a_worker_without_a_free_place_leaves_suspects_to_others(desk: Desk) -> None:
+    over, seen = asyncio.Event(), []
+
+    async def long(job: Job) -> None:
+        await over.wait()
+
+    async def handler(job: Job) -> None:
+        seen.append(f"{job.id} {job.attempt}")
+
+    options = {"claim_min_idle_ms": LEASE, "concurrency": 1}
+    desk.put("long")
+    async with desk.working(long, consumer_id="busy", **options):
+        await eventually(lambda: owners(desk) == [b"busy"])
+        desk.put("left")
+        desk.abandon(1, "dead")
+        await asyncio.sleep(LEASE * 4 / 1000)  # time enough to claim it
+        assert owners(desk) == [b"busy", b"dead"]
+        async with desk.working(handler, **options):
+            await eventually(lambda: seen)
+            over.set()
+            await desk.settled()
+    assert seen == ["left 1"]
+
+
+async def test_a_suspect_that_cannot_start_goes_back_with_its_count(desk: Desk) -> None:
+    """Its places were turning over when it was claimed, and then all were taken for long."""
+    over, seen = asyncio.Event(), []
+
+    async def handler(job: Job) -> None:
+        seen.append(f"{job.id} {job.attempt}")
+        if job.id == "long":
+            await over.wait()
+
+    async def other(job: Job) -> None:
+        seen.append(f"{job.id} {job.attempt}")
+
+    options = {"claim_min_idle_ms": LEASE, "concurrency": 1}
+    desk.put("left")
+    desk.abandon(1, "dead", deliveries=2)
+    async with desk.working(handler, consumer_id="busy", **options) as busy:
+        desk.put("long")
+        await eventually(lambda: "long 0" in seen)
+        consumer = busy._consumer
+        assert consumer is not None
+        # As if it had been claimed a moment before: held, queued, and with no place to start.
+        rows = await consumer.reader._jobs.claim(1, 1)
+        assert not await asyncio.wait_for(consumer.reader._see_through(rows[0]), 20)
+        assert busy.health().held == 1
+        async with desk.working(other, **options):
+            await eventually(lambda: len(seen) == 2)
+            over.set()
+            await desk.settled()
+    assert seen == ["long 0", "left 2"]
+
+
+async def test_new_jobs_are_shared_while_a_suspect_takes_long(desk: Desk) -> None:
+    over, seen = asyncio.Event(), []
+
+    async def handler(job: Job) -> None:
+        seen.append(job.id)
+        if job.id in ("left", "long"):
+            await over.wait()
+
+    desk.put("left")
+    desk.abandon(1, "dead")
+    async with desk.working(handler, claim_min_idle_ms=LEASE, concurrency=2) as worker:
+        await eventually(lambda: seen == ["left"])
+        desk.put("long")
+        await eventually(lambda: seen == ["left", "long"])
+        consumer = worker._consumer
+        assert consumer is not None
+        entry_id = desk.put("ahead")  # read ahead, as if its handlers had been fast before
+        desk.redis.xreadgroup("default", consumer.reader._jobs.consumer, {desk.keys.stream: ">"})
+        [fields] = [row[1] for row in desk.redis.xrange(desk.keys.stream, entry_id, entry_id)]
+        flat = [part for pair in fields.items() for part in pair]
+        consumer.holdings.take([[entry_id, flat]])
+        await eventually(lambda: worker.health().counters.given_back == 1)
+        over.set()
+        await desk.settled()
+    assert seen == ["left", "long", "ahead"]
