@@ -33,19 +33,22 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def at_least(options: Options, floor: int, *names: str) -> None:
     for name in names:
-        value = _whole(options, name)
-        if value < floor:
-            raise ConfigError(f"{name} must be at least {floor}, got {value}")
+        check_least(name, getattr(options, name), floor)
+
+
+def check_least(name: str, given: object, floor: int) -> None:
+    value = _whole(name, given)
+    if value < floor:
+        raise ConfigError(f"{name} must be at least {floor}, got {value}")
 
 
 def within(options: Options, name: str, low: int, high: int) -> None:
-    value = _whole(options, name)
+    value = _whole(name, getattr(options, name))
     if not low <= value <= high:
         raise ConfigError(f"{name} must be from {low} to {high}, got {value}")
 
 
-def _whole(options: Options, name: str) -> int:
-    value = getattr(options, name)
+def _whole(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ArgumentError(f"{name} is a whole number, got {value!r:.80}")
     return value

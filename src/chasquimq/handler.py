@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from chasquimq.config import check_least
 from chasquimq.errors import ArgumentError, ConfigError
 from chasquimq.job import Again, Dead, Job
 
@@ -92,14 +93,6 @@ def _checked(what: str, route: Route) -> Route:
     if not callable(handler):
         kind = type(handler).__name__
         raise ConfigError(f"the handler of {what} must be a function, got {kind}")
-    check_limit(route.time_limit_ms)
+    if route.time_limit_ms is not None:
+        check_least("time_limit_ms", route.time_limit_ms, 1)
     return route
-
-
-def check_limit(limit_ms: object) -> None:
-    if limit_ms is None:
-        return
-    if isinstance(limit_ms, bool) or not isinstance(limit_ms, int):
-        raise ArgumentError(f"time_limit_ms is a whole number, got {limit_ms!r:.80}")
-    if limit_ms < 1:
-        raise ConfigError(f"time_limit_ms must be at least 1, got {limit_ms}")

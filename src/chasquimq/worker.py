@@ -36,7 +36,7 @@ from chasquimq.happening import Announce
 from chasquimq.health import Health
 from chasquimq.job import BackoffSpec, Envelope, Job
 from chasquimq.observe.announce import announcer
-from chasquimq.observe.metrics import listening
+from chasquimq.observe.metrics import attached
 from chasquimq.observe.stream import EventStream
 from chasquimq.store import Dialer, Store
 
@@ -97,7 +97,7 @@ class Worker:
         self._unwrap: Unwrap = unwrap
         self._wrap: Wrap = wire.encode
         self._on_error = on_error
-        self._sinks = [listening(sink) for sink in _several(metrics)]
+        self._sinks = attached(metrics)
         self._forced = dialect
         self._stable = consumer_id is not None
         self._consumer_id = consumer_id or f"c-{uuid.uuid4()}"
@@ -255,12 +255,6 @@ async def run_workers(*workers: Worker, signals: bool = True) -> None:
             loop.remove_signal_handler(number)
     if errors:
         raise errors[0]
-
-
-def _several(metrics: object) -> Sequence[object]:
-    if metrics is None:
-        return ()
-    return metrics if isinstance(metrics, list | tuple) else (metrics,)
 
 
 def unwrap(envelope: Envelope, name: str, ran: int) -> Job:

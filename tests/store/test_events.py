@@ -43,14 +43,11 @@ async def test_the_last_ones_come_oldest_first(shelf: Shelf) -> None:
     assert ids(await shelf.store.events.last(9)) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("verb", ["after", "ahead"])
-async def test_what_follows_a_place_is_read_or_waited_for(shelf: Shelf, verb: str) -> None:
+async def test_what_follows_a_place_is_read_or_waited_for(shelf: Shelf) -> None:
     events, link = await reader(shelf)
     first, *_ = tell(shelf, *"abc")
 
     async def read(place: str, count: int, block_ms: int) -> list[Event]:
-        if verb == "after":
-            return await events.after(place, count, block_ms, link)
         assert link.pipe is not None
         return await events.ahead(place, count, block_ms, link.pipe)
 

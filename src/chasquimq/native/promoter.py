@@ -23,7 +23,7 @@ from chasquimq.engine.writer import LinkWriter
 from chasquimq.errors import ChasquiError
 from chasquimq.happening import Announce, EventsDropped, Reconnected
 from chasquimq.observe.announce import announcer
-from chasquimq.observe.metrics import listening
+from chasquimq.observe.metrics import attached
 from chasquimq.observe.stream import EventStream
 from chasquimq.store import Dialer, Store, build, open_stream
 
@@ -64,8 +64,7 @@ class Promoter:
         self._events: EventOptions = given(
             EventOptions, enabled=events_enabled, max_len=events_max_stream_len
         )
-        several = metrics if isinstance(metrics, list | tuple) else [metrics]
-        self._metrics = [listening(sink) for sink in several if sink is not None]
+        self._metrics = attached(metrics)
         connect = given(ConnectOptions, max_retries=reconnect_max_attempts)
         self._dialer = Dialer(read_url(redis_url, tls=tls), credential_provider, connect)
         self._forced = dialect

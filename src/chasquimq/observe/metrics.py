@@ -176,6 +176,14 @@ def listening(sink: object) -> Announce:
     return hear
 
 
+def attached(metrics: object) -> list[Announce]:
+    """One sink, several, or None: as the doors take them."""
+    if metrics is None:
+        return []
+    several = metrics if isinstance(metrics, list | tuple) else (metrics,)
+    return [listening(sink) for sink in several]
+
+
 def _method(sink: object, name: str) -> Method | None:
     """The callback, if the sink has one that does something."""
     method: Method | None = getattr(sink, name, None)

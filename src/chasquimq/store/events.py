@@ -9,7 +9,7 @@ from chasquimq.errors import WireError
 from chasquimq.store.fault import as_error
 from chasquimq.store.link import Link
 from chasquimq.store.pipe import Pipe, Replies
-from chasquimq.store.resp import Command, pack
+from chasquimq.store.resp import pack
 from chasquimq.wire import EventRow, Keys, unpack_event
 
 Event = tuple[str, EventRow]  # its id, and what it says; a row that is no event says nothing
@@ -32,15 +32,11 @@ class Events:
         rows = await self._link.ask("XREVRANGE", self._keys.events, "+", "-", "COUNT", count)
         return _events(reversed(rows))
 
-    async def after(self, place: str, count: int, block_ms: int, link: Link) -> list[Event]:
-        """What follows the event `place`, waiting for it; over a link that may be blocked."""
-        return _answered(await link.ask(*self._read(place, count, block_ms)))
-
     def ahead(
         self, place: str, count: int, block_ms: int, pipe: Pipe
     ) -> asyncio.Future[list[Event]]:
-        """The same as a future: who is cancelled while waiting for it may wait for it again,
-        instead of asking twice."""
+        """What follows the event `place`, over a pipe that may be blocked. A future: who is
+        cancelled while waiting for it may wait for it again, instead of asking twice."""
         future: asyncio.Future[list[Event]] = asyncio.get_running_loop().create_future()
 
         def landed(replies: Replies) -> None:
@@ -56,12 +52,9 @@ class Events:
                 future.set_exception(self._link.no_answer())
 
         future.add_done_callback(_seen)
-        pipe.send(pack(*self._read(place, count, block_ms)), 1, landed, lost)
+        how = ("XREAD", "COUNT", count, "BLOCK", block_ms)
+        pipe.send(pack(*how, "STREAMS", self._keys.events, place), 1, landed, lost)
         return future
-
-    def _read(self, place: str, count: int, block_ms: int) -> Command:
-        how = ("COUNT", count, "BLOCK", block_ms)
-        return ("XREAD", *how, "STREAMS", self._keys.events, place)
 
 
 def _seen(future: asyncio.Future[list[Event]]) -> None:
