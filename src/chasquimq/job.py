@@ -166,6 +166,14 @@ class Due(NamedTuple):
     absolute: bool = False
 
 
+class Unique(NamedTuple):
+    """For how long an id admits no second job: so many seconds after it was due, or until the job
+    is done, but no longer than that."""
+
+    lives_s: int
+    until_done: bool = False
+
+
 class Draft(msgspec.Struct, frozen=True, gc=False):
     """A job that can be sent: its parts are encoded and within the limits, its time is settled."""
 
@@ -175,6 +183,7 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     retry: RetryOverride | None = None
     due: Due | None = None
     delay_ms: int = 0
+    unique: Unique | None = None
 
 
 class Again(NamedTuple):

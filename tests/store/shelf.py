@@ -13,7 +13,7 @@ from chasquimq import lua, wire
 from chasquimq.address import CredentialProvider, read_url
 from chasquimq.config import ConnectOptions, StreamOptions
 from chasquimq.job import Envelope
-from chasquimq.store import Dialect, Dialer, Jobs, Link, Store, build, open_stream
+from chasquimq.store import Dialect, Dialer, Jobs, Link, Memory, Store, build, open_stream
 from chasquimq.store.resp import Arg
 from tests.servers import DialectServer
 
@@ -76,7 +76,7 @@ class Shelf:
         await jobs.join(StreamOptions())
         return jobs
 
-    async def open_stream(self, group: str = "", **options: Any) -> int:
+    async def open_stream(self, group: str = "", **options: Any) -> Memory:
         return await open_stream(
             self.link, self.keys, self.dialect(), StreamOptions(), group, **options
         )

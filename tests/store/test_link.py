@@ -43,7 +43,7 @@ async def until(holds: Any) -> None:
 async def test_a_forgotten_script_is_loaded_again(own_shelf: Shelf) -> None:
     for _ in range(2):
         own_shelf.redis.script_flush()
-        assert await own_shelf.open_stream() in (0, 10_000)
+        assert await own_shelf.open_stream() in ((0, 0), (10_000, 900))
 
 
 async def test_every_verb_survives_a_script_flush(own_shelf: Shelf) -> None:

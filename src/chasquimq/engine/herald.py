@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import partial
+from typing import Protocol
 
 from chasquimq.engine.writer import LinkWriter
+from chasquimq.errors import ChasquiError
 from chasquimq.happening import Added, Announce
 from chasquimq.job import Draft
 from chasquimq.store import Link
@@ -22,6 +24,14 @@ log = logging.getLogger(__name__)
 Observe = Callable[[LinkWriter], Announce]  # the events sink writes through the writer
 
 
+class Settled(Protocol):
+    """An order: `errors` and `duplicates` by their place in it."""
+
+    future: asyncio.Future[None]
+    errors: dict[int, ChasquiError]
+    duplicates: Set[int]
+
+
 class Herald:
     def __init__(self, link: Link, observe: Observe, max_waiting: int) -> None:
         self.writer = LinkWriter(link, max_waiting)
@@ -29,15 +39,9 @@ class Herald:
         self._announce = observe(self.writer)
         self._complained = False
 
-    def promise(
-        self,
-        accepted: asyncio.Future[None],
-        errors: Mapping[int, Exception],
-        ids: Sequence[str],
-        drafts: Sequence[Draft],
-    ) -> None:
-        """Announce those of an order that run at once, when they are in; `errors` by place."""
-        accepted.add_done_callback(partial(self._tell, errors, ids, drafts))
+    def promise(self, order: Settled, ids: Sequence[str], drafts: Sequence[Draft]) -> None:
+        """Announce those of an order that run at once, when they are in."""
+        order.future.add_done_callback(partial(self._tell, order, ids, drafts))
 
     async def close(self) -> None:
         """See what was told written, but do not wait for long; the connection ends with it."""
@@ -45,7 +49,7 @@ class Herald:
 
     def _tell(
         self,
-        errors: Mapping[int, Exception],
+        order: Settled,
         ids: Sequence[str],
         drafts: Sequence[Draft],
         accepted: asyncio.Future[None],
@@ -53,7 +57,7 @@ class Herald:
         if accepted.cancelled():
             return  # the caller left, and nobody knows what became of it
         for place, draft in enumerate(drafts):
-            if draft.due is None and place not in errors:
+            if draft.due is None and place not in order.errors and place not in order.duplicates:
                 self._announce(Added(ids[place], decode_name(draft.name)))
 
     def _complain(self, count: int) -> None:

@@ -14,17 +14,18 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any
 
 from chasquimq import wire
 from chasquimq.config import ProducerOptions
+from chasquimq.engine.command import SCRIPTS, Scribe, tail
 from chasquimq.engine.herald import Herald, Observe
 from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError, UnconfirmedError
-from chasquimq.job import Draft, Envelope
+from chasquimq.job import Draft
 from chasquimq.policy.admission import fits
-from chasquimq.store import Notice, Store, build, open_stream
+from chasquimq.store import Store, build, open_stream
 from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.resp import pack
 
@@ -33,20 +34,19 @@ log = logging.getLogger(__name__)
 AGAIN_S = 0.1
 GOODBYE_S = 5.0
 PORTABLE_WINDOW = 5_000
-SCRIPTS = ("schedule", "add_once")
-_HOLE = b"?" * 26  # where a form has the id
-_HEADS = [wire.bin_header(size) for size in range(256)]
 PLAIN = frozenset((bytes, int))  # the types of answers that are no errors
+_NONE: frozenset[int] = frozenset()
 
 
 class Order:
     """One add, or one bulk: resolved when each of its jobs has an outcome (None: accepted)."""
 
-    __slots__ = ("count", "errors", "future", "left")
+    __slots__ = ("count", "duplicates", "errors", "future", "left")
 
     def __init__(self, count: int, future: asyncio.Future[None]) -> None:
         self.count = self.left = count
         self.errors: dict[int, ChasquiError] = {}  # by their place in the order
+        self.duplicates: Set[int] = _NONE  # the places of jobs whose id was there already
         self.future = future
 
     @property
@@ -62,21 +62,34 @@ class Order:
         self.errors[index] = error
         self.settle(1)
 
+    def repeated(self, index: int) -> None:
+        if not isinstance(self.duplicates, set):
+            self.duplicates = set()
+        self.duplicates.add(index)
+
 
 class Parcel:
     """A few commands of one order that share their fate when the connection breaks."""
 
-    __slots__ = ("commands", "first", "order", "safe")
+    __slots__ = ("commands", "first", "memory_s", "order", "until")
 
-    def __init__(self, order: Order, first: int, commands: list[bytes], safe: bool) -> None:
+    def __init__(
+        self,
+        order: Order,
+        first: int,
+        commands: list[bytes],
+        memory_s: float,
+        until: float | None = None,
+    ) -> None:
         self.order = order
         self.first = first  # the place of its first command in the order
         self.commands = commands
-        self.safe = safe  # sent twice, it comes in once
+        self.memory_s = memory_s  # so long, sent twice, it comes in once; 0: never
+        self.until = until  # it was sent, and may be sent again until then
 
     def split(self) -> list[Parcel]:
         return [
-            Parcel(self.order, self.first + place, [command], self.safe)
+            Parcel(self.order, self.first + place, [command], self.memory_s, self.until)
             for place, command in enumerate(self.commands)
         ]
 
@@ -100,9 +113,8 @@ class Producer:
             producer_id=self.producer_id.encode(),
             trim=options.max_stream_len if options.on_full == "trim" else 0,
         )
-        self._forms = self._form(named=False), self._form(named=True)
+        self._scribe = Scribe(store, self._dialect, options)
         self._mint = wire.Mint()
-        self._names: dict[bytes, bytes] = {b"": b"\r\n"}
         self._line: deque[Parcel] = deque()
         self._quiet: asyncio.Future[None] | None = None  # someone waits for all answers
         self._window = PORTABLE_WINDOW
@@ -117,16 +129,16 @@ class Producer:
         self.link = store.new_link()
         self.link.on_up = self._up
         self.link.on_given_up = self._abandon
-        events = options.events
-        self._herald = Herald(self.link, observe, events.max_waiting) if observe else None
-        self._events_len = events.max_len if events.enabled else 0
+        waiting = options.events.max_waiting
+        self._herald = Herald(self.link, observe, waiting) if observe else None
 
     async def open(self) -> None:
-        remembered = await open_stream(
+        memory = await open_stream(
             self._store.link, self._store.keys, self._dialect, self._options.stream
         )
-        if remembered:
-            self._window = max(remembered // 2, 1)
+        if memory.ids:
+            self._window = max(memory.ids // 2, 1)
+            self._scribe.remembered(memory.seconds)
         self._depth = await self._store.link.ask("XLEN", self._store.keys.stream)
         await self.link.open()
 
@@ -146,18 +158,18 @@ class Producer:
         order = self._order(len(drafts))
         ids = self._enqueue(order, drafts, now_ms)
         if self._herald is not None:
-            self._herald.promise(order.future, order.errors, ids, drafts)
+            self._herald.promise(order, ids, drafts)
         return ids, order
 
     def send_one(self, draft: Draft, now_ms: int) -> tuple[str, Order]:
         """The same for a single draft, as most adds are."""
         order = self._order(1)
         job_id = draft.own_id or self._mint.one(now_ms)
-        command, safe = self._command(job_id, draft, now_ms, _tail(now_ms))
-        self._push(Parcel(order, 0, [command], safe))
+        command, memory_s = self._scribe.write(job_id, draft, now_ms, tail(now_ms))
+        self._push(Parcel(order, 0, [command], memory_s))
         text_id = job_id.decode()
         if self._herald is not None:
-            self._herald.promise(order.future, order.errors, (text_id,), (draft,))
+            self._herald.promise(order, (text_id,), (draft,))
         return text_id, order
 
     def _order(self, count: int) -> Order:
@@ -199,71 +211,21 @@ class Producer:
         # Never more in one write than may be un-answered: all of it may have to be sent again.
         chunk = min(self._options.chunk, self._window)
         minted = self._mint.many(now_ms, len(drafts)) if len(drafts) > 1 else None
-        tail = _tail(now_ms)
+        write, ending = self._scribe.write, tail(now_ms)
         ids: list[str] = []
         commands: list[bytes] = []
-        safe = True
+        memory_s = 0.0
         for place, draft in enumerate(drafts):
             job_id = draft.own_id or (minted[place] if minted else self._mint.one(now_ms))
             ids.append(job_id.decode())
-            command, its_safe = self._command(job_id, draft, now_ms, tail)
-            if commands and (its_safe is not safe or len(commands) == chunk):
-                self._push(Parcel(order, place - len(commands), commands, safe))
+            command, its_memory_s = write(job_id, draft, now_ms, ending)
+            if commands and (its_memory_s != memory_s or len(commands) == chunk):
+                self._push(Parcel(order, place - len(commands), commands, memory_s))
                 commands = []
-            safe = its_safe
+            memory_s = its_memory_s
             commands.append(command)
-        self._push(Parcel(order, len(drafts) - len(commands), commands, safe))
+        self._push(Parcel(order, len(drafts) - len(commands), commands, memory_s))
         return ids
-
-    def _command(self, job_id: bytes, draft: Draft, now_ms: int, tail: bytes) -> tuple[bytes, bool]:
-        """A draft as a command, and whether it may be sent twice."""
-        if draft.own_id is not None or draft.retry is not None or draft.due is not None:
-            return self._special(job_id, draft, now_ms)
-        # The usual add: a minted id of 26 bytes, run now, once more only as the worker says.
-        payload, name = draft.payload, draft.name
-        size = len(payload)
-        head = _HEADS[size] if size < 256 else wire.bin_header(size)
-        rest = self._names.get(name) or self._name(name)
-        form = self._forms[1 if name else 0]
-        whole = 38 + len(head) + size
-        command = form % (job_id, whole, job_id, head, payload, tail, rest)
-        return command, self._dialect.safe_to_resend
-
-    def _form(self, *, named: bool) -> bytes:
-        """A plain add with holes: id, size, id, head of the payload, payload, tail, name."""
-        front = self._dialect.add_front(_HOLE, named).replace(b"%", b"%%")
-        # A dialect that does not send the id gets a hole into which nothing of it goes.
-        front = front.replace(_HOLE, b"%b") if _HOLE in front else b"%.0b" + front
-        return front + b"%d\r\n\x94\xba%b%b%b%b%b"
-
-    def _special(self, job_id: bytes, draft: Draft, now_ms: int) -> tuple[bytes, bool]:
-        text_id = job_id.decode()
-        envelope = wire.pack_envelope(Envelope(text_id, draft.payload, now_ms, 0, draft.retry))
-        delayed, own = self._store.delayed, draft.own_id is not None
-        if draft.due is not None:
-            member = wire.join_member(draft.name, envelope)
-            cap = self._events_len
-            notice = Notice(cap, job_id, draft.name) if cap else None
-            if own:
-                wait_ms = draft.delay_ms
-                return delayed.schedule_once(draft.due, member, text_id, wait_ms, notice), True
-            # A second send could find the first one already promoted, and double it.
-            return delayed.schedule(draft.due, member, notice), False
-        fields = wire.join_entry(envelope, draft.name)
-        if own:
-            lives_s = self._options.stream.idmp_duration_s
-            return self._dialect.add_own(job_id, fields, lives_s), True
-        name = self._names.get(draft.name) or self._name(draft.name)
-        front = self._dialect.add_front(job_id, bool(draft.name))
-        command = b"%b%d\r\n%b%b" % (front, len(envelope), envelope, name)
-        return command, self._dialect.safe_to_resend
-
-    def _name(self, name: bytes) -> bytes:
-        """What follows the envelope in a plain add."""
-        if len(self._names) > 1000:
-            self._names = {b"": b"\r\n"}
-        part = self._names[name] = b"\r\n$1\r\nn\r\n$%d\r\n%b\r\n" % (len(name), name)
-        return part
 
     # -- the line goes out -----------------------------------------------------------------------
 
@@ -280,7 +242,7 @@ class Producer:
 
     def _flush(self) -> None:
         self._scheduled = False
-        line, chunk = self._line, self._options.chunk
+        line, chunk, now = self._line, self._options.chunk, self._loop.time()
         while line:
             pipe = self.link.pipe
             if pipe is None or pipe.full or self._pausing is not None:
@@ -291,6 +253,9 @@ class Producer:
                 if self._unanswered and self._unanswered + len(line[0].commands) > self._window:
                     break
                 parcel = line.popleft()
+                if parcel.until is not None and parcel.until < now:
+                    self._forgotten(parcel)
+                    continue
                 parcels.append(parcel)
                 count += len(parcel.commands)
                 self._unanswered += len(parcel.commands)
@@ -298,7 +263,7 @@ class Producer:
                 return
             self._sent += count
             data = b"".join([command for parcel in parcels for command in parcel.commands])
-            landed, lost = partial(self._landed, parcels), partial(self._lost, parcels)
+            landed, lost = partial(self._landed, parcels), partial(self._lost, parcels, now)
             pipe.send(data + self._xlen, count + 1, landed, lost)
 
     def _up(self) -> None:
@@ -314,7 +279,8 @@ class Producer:
         self._unanswered -= len(replies)
         if isinstance(depth, int):
             self._depth, self._sent = depth, self._unanswered
-        if set(map(type, replies)) <= PLAIN:
+        kinds = set(map(type, replies))
+        if kinds <= PLAIN and (int not in kinds or 0 not in replies):
             for parcel in parcels:
                 parcel.order.settle(len(parcel.commands))
         else:
@@ -324,12 +290,14 @@ class Producer:
         self._rest()
 
     def _sort_out(self, parcels: list[Parcel], replies: list[Any]) -> None:
-        """Some were refused: for good, or only for now."""
+        """Some were refused, for good or only for now, or were there already."""
         again: list[Parcel] = []
         passing: set[Fault] = set()
         single = [one for parcel in parcels for one in parcel.split()]
         for parcel, reply in zip(single, replies, strict=True):
             if not isinstance(reply, Exception):
+                if reply == 0:
+                    parcel.order.repeated(parcel.first)
                 parcel.order.settle(1)
                 continue
             fault = classify(reply)
@@ -342,19 +310,30 @@ class Producer:
         for fault in passing:
             self._pause(fault)
 
-    def _lost(self, parcels: list[Parcel], replies: list[Any]) -> None:
+    def _lost(self, parcels: list[Parcel], sent_at: float, replies: list[Any]) -> None:
         """The connection broke: what was answered counts, what is safe goes again."""
         total = sum(len(parcel.commands) for parcel in parcels)
         self._unanswered -= total
         answered = replies[:total]
         single = [one for parcel in parcels for one in parcel.split()]
         silent = single[len(answered) :]
+        again: list[Parcel] = []
         for parcel in silent:
-            if not parcel.safe or self._closing:
-                parcel.order.fail(parcel.first, _unconfirmed())
-        self._line.extendleft(reversed([one for one in silent if one.safe and not self._closing]))
+            if not parcel.memory_s or self._closing:
+                self._forgotten(parcel)
+                continue
+            if parcel.until is None:
+                parcel.until = sent_at + parcel.memory_s
+            again.append(parcel)
+        self._line.extendleft(reversed(again))
         if answered:
             self._sort_out(single[: len(answered)], answered)
+        self._rest()
+
+    def _forgotten(self, parcel: Parcel) -> None:
+        """It was sent, and must not be sent again: the server might not recognise it."""
+        for place in range(len(parcel.commands)):
+            parcel.order.fail(parcel.first + place, _unconfirmed())
         self._rest()
 
     def _rest(self) -> None:
@@ -378,11 +357,6 @@ class Producer:
             parcel = self._line.popleft()
             for place in range(len(parcel.commands)):
                 parcel.order.fail(parcel.first + place, error)
-
-
-def _tail(now_ms: int) -> bytes:
-    """The last two slots of a fresh envelope."""
-    return b"\xcf%b\x00" % now_ms.to_bytes(8, "big")
 
 
 def _unconfirmed() -> UnconfirmedError:

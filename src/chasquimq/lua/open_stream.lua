@@ -3,7 +3,7 @@
 -- KEYS     1 stream
 -- ARGV     1 group or ''   2 IDMP-MAXSIZE, 0 where the server has none   3 IDMP-DURATION, s
 --          4 '1': the group was lost while we ran, so set the stream up again
--- Returns  {1 stream was created, else 0; IDMP-MAXSIZE now in force, 0 without IDMP}
+-- Returns  {1 stream was created, else 0; IDMP-MAXSIZE and IDMP-DURATION now in force, 0 without}
 
 local group, fresh = ARGV[1], redis.call('EXISTS', KEYS[1]) == 0
 local missing = fresh or group ~= ''
@@ -21,17 +21,15 @@ if missing then
   end
 end
 if ARGV[2] == '0' then
-  return {fresh and 1 or 0, 0}
+  return {fresh and 1 or 0, 0, 0}
 end
 -- Other values wipe what a live stream remembers, so a stream that others made keeps its own.
 if fresh or (missing and ARGV[4] == '1') then
   redis.call('XCFGSET', KEYS[1], 'IDMP-MAXSIZE', ARGV[2], 'IDMP-DURATION', ARGV[3])
-  return {fresh and 1 or 0, tonumber(ARGV[2])}
+  return {fresh and 1 or 0, tonumber(ARGV[2]), tonumber(ARGV[3])}
 end
-local info = redis.call('XINFO', 'STREAM', KEYS[1])
+local info, told = redis.call('XINFO', 'STREAM', KEYS[1]), {}
 for i = 1, #info, 2 do
-  if info[i] == 'idmp-maxsize' then
-    return {0, info[i + 1]}
-  end
+  told[info[i]] = info[i + 1]
 end
-return {0, 0}
+return {0, told['idmp-maxsize'] or 0, told['idmp-duration'] or 0}

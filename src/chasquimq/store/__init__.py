@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from chasquimq.config import DialectName
+from chasquimq.store import markers
 from chasquimq.store.dead import DeadLetters
 from chasquimq.store.delayed import Delayed, Notice, Promotion
 from chasquimq.store.dial import Dialer
 from chasquimq.store.dialect import Dialect, build, choose
 from chasquimq.store.events import Event, Events
-from chasquimq.store.jobs import Jobs, Row, open_stream
+from chasquimq.store.jobs import Jobs, Memory, Row, open_stream
 from chasquimq.store.link import Link, Prepare
 from chasquimq.store.results import Results
 from chasquimq.wire import Keys
@@ -22,12 +23,14 @@ __all__ = [
     "Events",
     "Jobs",
     "Link",
+    "Memory",
     "Notice",
     "Promotion",
     "Results",
     "Row",
     "Store",
     "build",
+    "markers",
     "open_stream",
 ]
 

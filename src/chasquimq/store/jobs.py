@@ -32,6 +32,13 @@ class Sweep(NamedTuple):
     more: bool = False
 
 
+class Memory(NamedTuple):
+    """How many added ids the server remembers of each producer, and for how long."""
+
+    ids: int
+    seconds: int
+
+
 class Jobs:
     def __init__(self, keys: Keys, dialect: Dialect, link: Link, group: str, consumer: str) -> None:
         self.dialect = dialect
@@ -208,8 +215,8 @@ async def open_stream(
     group: str = "",
     *,
     again: bool = False,
-) -> int:
-    """Make sure the stream is there; answers how many added ids the server remembers."""
+) -> Memory:
+    """Make sure the stream is there; answers how well the server remembers added ids."""
     args = (group, dialect.idmp_max_size(options), options.idmp_duration_s, int(again))
-    _, idmp_max_size = await link.run("open_stream", (keys.stream,), args)
-    return int(idmp_max_size)
+    _, ids, seconds = await link.run("open_stream", (keys.stream,), args)
+    return Memory(ids, seconds)

@@ -15,6 +15,7 @@ from chasquimq.wire.entry import (
     decode_name,
     join_entry,
     split_entry,
+    unique_hint,
 )
 from chasquimq.wire.envelope import (
     bin_header,
@@ -66,6 +67,7 @@ __all__ = [
     "split_entry",
     "split_member",
     "str_header",
+    "unique_hint",
     "unpack_dead",
     "unpack_envelope",
     "unpack_event",

@@ -2,6 +2,7 @@
 
     d <envelope>  n <name>      the usual shape
     d <envelope>                a job without a name
+    d <envelope>  n <name>  u <limit s>     its id is unique until it is done
 
 Read by field name: the first `d` and the first `n` win, in any order, other fields are
 ignored. A name that is no UTF-8 counts as none; the job still runs. The checks at the end are
@@ -24,8 +25,16 @@ _NO_ARRAY = "fields not an array"
 _NO_BODY = "missing or non-bytes payload field"
 
 
-def join_entry(envelope: bytes, name: bytes) -> list[bytes]:
+def join_entry(envelope: bytes, name: bytes, unique: bytes = b"") -> list[bytes]:
+    if unique:  # always six, so that a reader need not look at shorter ones
+        return [b"d", envelope, b"n", name, b"u", unique]
     return [b"d", envelope, b"n", name] if name else [b"d", envelope]
+
+
+def unique_hint(fields: Any) -> bytes:
+    """The limit in seconds of an entry whose id is unique until it is done; b"" if it is not."""
+    limit = dict(pairs(fields)).get(b"u") if len(fields) > 4 else None
+    return limit if type(limit) is bytes and limit.isdigit() and len(limit) < 12 else b""
 
 
 def split_entry(fields: Any) -> tuple[bytes, bytes] | str:

@@ -12,7 +12,7 @@
     {chasqui:<q>}:promoter:lock     string   who promotes
     {chasqui:<q>}:scheduler:lock    string   who fires specs
     {chasqui:<q>}:paused            string   there while the queue is paused
-    {chasqui:<q>}:unique            hash     ids that are unique until done
+    {chasqui:<q>}:unique:<id>       string   the marker of an id that is unique until done
     {chasqui:<q>}:idmp:<p>:<id>     string   our own marker where the server has no IDMP
     {chasqui:<q>}:wake              channel  "the delayed set has a new first"
 
@@ -60,14 +60,13 @@ class Keys:
     promoter_lock: bytes = field(init=False, repr=False)
     scheduler_lock: bytes = field(init=False, repr=False)
     paused: bytes = field(init=False, repr=False)
-    unique: bytes = field(init=False, repr=False)
     wake: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_queue_name(self.queue)
         tag = b"{chasqui:%b}:" % self.queue.encode()
         object.__setattr__(self, "tag", tag)
-        for name in ("stream", "delayed", "dlq", "events", "repeat", "paused", "unique", "wake"):
+        for name in ("stream", "delayed", "dlq", "events", "repeat", "paused", "wake"):
             object.__setattr__(self, name, tag + name.encode())
         object.__setattr__(self, "promoter_lock", tag + b"promoter:lock")
         object.__setattr__(self, "scheduler_lock", tag + b"scheduler:lock")
@@ -80,6 +79,9 @@ class Keys:
 
     def didx(self, job_id: bytes | str) -> bytes:
         return b"%bdidx:%b" % (self.tag, _raw(job_id))
+
+    def unique(self, job_id: bytes | str) -> bytes:
+        return b"%bunique:%b" % (self.tag, _raw(job_id))
 
     def spec(self, key: bytes | str) -> bytes:
         return b"%brepeat:spec:%b" % (self.tag, _raw(key))

@@ -1,0 +1,112 @@
+"""Write drafts down as commands, each with how long it may be sent again.
+
+The usual add (a minted id, to run at once, no rules of its own) is a form with holes; the others
+are rarer and take the long way.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from chasquimq import wire
+from chasquimq.config import ProducerOptions
+from chasquimq.job import Draft, Envelope
+from chasquimq.store import Dialect, Notice, Store, markers
+
+SCRIPTS = ("schedule", "add_once", "add_unique")
+_HOLE = b"?" * 26  # where a form has the id
+_HEADS = [wire.bin_header(size) for size in range(256)]
+
+# A command, and for how many seconds after it was first sent the server would recognise it; 0:
+# sent twice, it could come in twice.
+Written = tuple[bytes, float]
+
+
+class Scribe:
+    def __init__(self, store: Store, dialect: Dialect, options: ProducerOptions) -> None:
+        self._store = store
+        self._dialect = dialect
+        self._own_s = options.stream.idmp_duration_s
+        self._plain_s = 0.0
+        self._trim = options.max_stream_len if options.on_full == "trim" else 0
+        self._events_len = options.events.max_len if options.events.enabled else 0
+        self._forms = self._form(named=False), self._form(named=True)
+        self._names: dict[bytes, bytes] = {b"": b"\r\n"}
+
+    def remembered(self, seconds: int) -> None:
+        """How long the stream remembers an id, where it does; others may have set it up."""
+        self._own_s = seconds
+        self._plain_s = _safely(seconds) if self._dialect.safe_to_resend else 0.0
+
+    def write(self, job_id: bytes, draft: Draft, now_ms: int, tail: bytes) -> Written:
+        if draft.own_id is not None or draft.retry is not None or draft.due is not None:
+            return self._special(job_id, draft, now_ms)
+        payload, name = draft.payload, draft.name
+        size = len(payload)
+        head = _HEADS[size] if size < 256 else wire.bin_header(size)
+        rest = self._names.get(name) or self._name(name)
+        form = self._forms[1 if name else 0]
+        whole = 38 + len(head) + size
+        command = form % (job_id, whole, job_id, head, payload, tail, rest)
+        return command, self._plain_s
+
+    def _form(self, *, named: bool) -> bytes:
+        """A plain add with holes: id, size, id, head of the payload, payload, tail, name."""
+        front = self._dialect.add_front(_HOLE, named).replace(b"%", b"%%")
+        # A dialect that does not send the id gets a hole into which nothing of it goes.
+        front = front.replace(_HOLE, b"%b") if _HOLE in front else b"%.0b" + front
+        return front + b"%d\r\n\x94\xba%b%b%b%b%b"
+
+    def _special(self, job_id: bytes, draft: Draft, now_ms: int) -> Written:
+        text_id = job_id.decode()
+        envelope = wire.pack_envelope(Envelope(text_id, draft.payload, now_ms, 0, draft.retry))
+        if draft.due is not None:
+            return self._delayed(job_id, text_id, draft, envelope)
+        if draft.unique is not None:
+            return self._unique(text_id, draft, envelope, now_ms)
+        fields = wire.join_entry(envelope, draft.name)
+        if draft.own_id is not None:
+            return self._dialect.add_own(job_id, fields, self._own_s), _safely(self._own_s)
+        name = self._names.get(draft.name) or self._name(draft.name)
+        front = self._dialect.add_front(job_id, bool(draft.name))
+        command = b"%b%d\r\n%b%b" % (front, len(envelope), envelope, name)
+        return command, self._plain_s
+
+    def _delayed(self, job_id: bytes, text_id: str, draft: Draft, envelope: bytes) -> Written:
+        assert draft.due is not None
+        delayed, cap = self._store.delayed, self._events_len
+        member = wire.join_member(draft.name, envelope)
+        notice = Notice(cap, job_id, draft.name) if cap else None
+        if draft.own_id is None:
+            # A second send could find the first one already promoted, and double it.
+            return delayed.schedule(draft.due, member, notice), 0.0
+        wait_ms = draft.delay_ms
+        command = delayed.schedule_once(draft.due, member, text_id, wait_ms, notice)
+        return command, _safely(wait_ms / 1000 + 3_600)
+
+    def _unique(self, job_id: str, draft: Draft, envelope: bytes, now_ms: int) -> Written:
+        unique, token = draft.unique, secrets.token_hex(8)
+        assert unique is not None
+        if unique.until_done:
+            mark = markers.until_done(self._store.keys, job_id, now_ms, unique.lives_s, token)
+        else:
+            mark = markers.for_a_while(self._store.keys, job_id, unique.lives_s, token)
+        fields = wire.join_entry(envelope, draft.name, mark.hint)
+        return markers.add(self._store.keys, mark, fields, self._trim), _safely(mark.memory_s)
+
+    def _name(self, name: bytes) -> bytes:
+        """What follows the envelope in a plain add."""
+        if len(self._names) > 1000:
+            self._names = {b"": b"\r\n"}
+        part = self._names[name] = b"\r\n$1\r\nn\r\n$%d\r\n%b\r\n" % (len(name), name)
+        return part
+
+
+def tail(now_ms: int) -> bytes:
+    """The last two slots of a fresh envelope."""
+    return b"\xcf%b\x00" % now_ms.to_bytes(8, "big")
+
+
+def _safely(seconds: float) -> float:
+    """Somewhat less than the server's memory: what is sent again must get there in time."""
+    return seconds * 0.9
