@@ -11,7 +11,7 @@ ChasquiError
 │   ├── AccessError          001  … because of who we are: wrong password, missing permission
 │   ├── StoreUnavailableError  001  … or is away for now
 │   ├── QueueFullError       030  the queue, or the server's memory, is full; nothing was written
-│   └── UnconfirmedError     031  the answer was lost; the job may or may not be in
+│   └── UnconfirmedError     031  the job may be in, or not; or is in, but less safely than asked
 ├── ShutdownError            005  used after, or cut off by, a close
 ├── ResultTimeoutError       102  no result came in time; the job may still run
 ├── JobFailedError           103  no result will come: the job is dead
@@ -19,7 +19,8 @@ ChasquiError
 ├── TimeLimitError           012  a handler ran for longer than it may
 ├── RetryError               010  raised by *handlers*: run this job again, after my delay
 └── UnrecoverableError       011  raised by *handlers*: do not run this job again
-    └── NoHandlerError       013  … said by us: no handler for a job's name
+    ├── NoHandlerError       013  … said by us: no handler for a job's name
+    └── ModelError           014  … said by us: a job's data do not fit the model asked for
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
+
+_SHOWN_PROBLEMS = 5
 
 
 class ChasquiError(RuntimeError):
@@ -117,12 +120,27 @@ class QueueFullError(_Outcomes):
 
 
 class UnconfirmedError(_Outcomes):
-    """The connection broke before the answer came: the job may be in, or not.
+    """What was asked for is not known to be so. `accepted` tells what is known of the job `job_id`:
 
-    Adding it again is safe only with a `job_id`, which makes the second add a no-op.
+    None    the connection broke before the answer came: the job may be in, or not. Adding it again
+            is safe only with a `job_id` of the caller's, which makes the second add a no-op
+    True    a durable add: the job is in the server's memory, but the disk or the replicas did not
+            confirm in time. Adding it again with `job_id=error.job_id` is safe
     """
 
     code = "CMQ-031"
+
+    def __init__(
+        self,
+        message: str,
+        outcomes: Sequence[Any] = (),
+        *,
+        job_id: str | None = None,
+        accepted: bool | None = None,
+    ) -> None:
+        super().__init__(message, outcomes)
+        self.job_id = job_id
+        self.accepted = accepted
 
 
 class ShutdownError(ChasquiError):
@@ -205,6 +223,28 @@ class NoHandlerError(UnrecoverableError):
     """A job's name is none that this worker handles, and there is no handler for all others."""
 
     code = "CMQ-013"
+
+    def __str__(self) -> str:  # these are our words, not a handler's
+        return f"{self.code}: {RuntimeError.__str__(self)}"
+
+
+class ModelError(UnrecoverableError):
+    """A job's data do not fit the model that `decode` was asked for; another run changes nothing.
+
+    `problems` are pairs of a path and what is wrong there, the first few. They name places, types
+    and limits, never the data: those may be private, and errors end up in logs and in the DLQ.
+    """
+
+    code = "CMQ-014"
+
+    def __init__(self, job_id: str, model: str, problems: Sequence[tuple[str, str]]) -> None:
+        self.problems = list(problems[:_SHOWN_PROBLEMS])
+        told = [f"{path}: {what}"[:200] for path, what in self.problems]
+        if len(problems) > _SHOWN_PROBLEMS:
+            told.append(f"and {len(problems) - _SHOWN_PROBLEMS} more")
+        super().__init__(f"job {job_id!r:.80} does not fit {model[:80]}: {'; '.join(told)}")
+        self.job_id = job_id
+        self.model = model
 
     def __str__(self) -> str:  # these are our words, not a handler's
         return f"{self.code}: {RuntimeError.__str__(self)}"

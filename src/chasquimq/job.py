@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from chasquimq.config import refuse_unknown
 from chasquimq.errors import ConfigError
+from chasquimq.model import read
+
+T = TypeVar("T")
 
 
 class Reason(StrEnum):
@@ -103,9 +106,7 @@ class Envelope(msgspec.Struct, array_like=True, gc=False):
 class Waits(Protocol):
     """Who can wait for a job's result: the Queue it was added to."""
 
-    def wait_for_result(
-        self, job_id: str, timeout: float, poll_interval: float
-    ) -> Awaitable[Any]: ...
+    def wait_for_result(self, job_id: str, timeout: float, poll_interval: float) -> Any: ...
 
 
 class _Added:
@@ -137,15 +138,23 @@ class Job(_Added, msgspec.Struct, gc=False):
     def attempt_number(self) -> int:
         return self.attempt + 1
 
-    async def wait_for_result(self, timeout: float = 30.0, poll_interval: float = 1.0) -> Any:
-        """What its handler returned, once it has; for a job that `Queue.add` returned."""
+    def decode(self, model: type[T]) -> T:
+        """`data` as a dataclass, a msgspec Struct, a Pydantic model, or a type made of such."""
+        fitted: T = read(self.data, model, self.id)
+        return fitted
+
+    def wait_for_result(self, timeout: float = 30.0, poll_interval: float = 1.0) -> Any:
+        """What its handler returned, once it has; for a job that `Queue.add` returned.
+
+        To be awaited, unless a synchronous Queue added it: then it blocks.
+        """
         queue: Waits | None = getattr(self, "_queue", None)
         if queue is None:
             raise ConfigError(
                 f"job {self.id!r} does not know its queue: only jobs that add() returned can wait "
                 "for their result. Elsewhere use Queue.wait_for_result(job_id)"
             )
-        return await queue.wait_for_result(self.id, timeout, poll_interval)
+        return queue.wait_for_result(self.id, timeout, poll_interval)
 
 
 class NativeJob(msgspec.Struct, gc=False):
@@ -157,6 +166,20 @@ class NativeJob(msgspec.Struct, gc=False):
     created_at_ms: int
     attempt: int = 0
     lease_lost: bool = False  # this run counts no longer: another worker may have the job
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How many jobs a queue has, by where they are."""
+
+    waiting: int = 0  # in the stream, not yet given to a worker of the group
+    running: int = 0  # given to one, and not yet settled
+    delayed: int = 0  # to run later, retries included
+    dead: int = 0
+    repeatables: int = 0
+    oldest_waiting_ms: int | None = None  # how long the next one has waited; None: nothing waits
+
+    def to_dict(self) -> dict[str, int | None]:
+        return msgspec.structs.asdict(self)
 
 
 class Due(NamedTuple):
@@ -184,6 +207,10 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     due: Due | None = None
     delay_ms: int = 0
     unique: Unique | None = None
+
+    def under(self, job_id: bytes) -> Draft:
+        """The same as if the caller had chosen this id."""
+        return self if self.own_id is not None else msgspec.structs.replace(self, own_id=job_id)
 
 
 class Again(NamedTuple):

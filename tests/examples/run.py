@@ -51,7 +51,8 @@ async def run_block(page: str, block: Block, namespace: dict[str, Any]) -> str:
     """Execute a block, `await` at top level included; answers what it printed."""
     # Line numbers as on the page, so that a traceback points there.
     source = "\n" * (block.line - 1) + block.text
-    code = compile(source, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code = compile(source, page, "exec", flags, dont_inherit=True)  # our __future__ is not theirs
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         answer = eval(code, namespace)

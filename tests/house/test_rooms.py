@@ -20,6 +20,7 @@ FLOOR = {
     "config",
     "address",
     "job",
+    "model",
     "handler",
     "happening",
     "health",

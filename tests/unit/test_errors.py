@@ -15,6 +15,7 @@ from chasquimq.errors import (
     ConfigError,
     EncodeError,
     JobFailedError,
+    ModelError,
     NameTooLongError,
     NoHandlerError,
     NotSupportedError,
@@ -51,6 +52,7 @@ TREE = [  # (error, its code, what else it is)
     (UnrecoverableError("x"), "CMQ-011", (ChasquiError,)),
     (TimeLimitError("x"), "CMQ-012", (ChasquiError, TimeoutError)),
     (NoHandlerError("x"), "CMQ-013", (UnrecoverableError,)),
+    (ModelError("j", "Invoice", []), "CMQ-014", (UnrecoverableError,)),
 ]
 PUBLIC = {
     kind
@@ -111,6 +113,12 @@ def test_a_bulk_that_failed_has_an_outcome_per_job(
 ) -> None:
     assert kind("x").outcomes == []
     assert kind("x", ("a", "b")).outcomes == ["a", "b"]
+
+
+def test_what_is_unconfirmed_says_what_is_known() -> None:
+    error = UnconfirmedError("x", job_id="a", accepted=True)
+    assert (error.job_id, error.accepted, error.outcomes) == ("a", True, [])
+    assert (UnconfirmedError("x").job_id, UnconfirmedError("x").accepted) == (None, None)
 
 
 @pytest.mark.parametrize(

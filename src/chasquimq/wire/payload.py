@@ -3,27 +3,32 @@
     None bool int float str bytes list tuple dict    written as msgpack-python's packb() does:
     c0   c2.. 00..cf d3 cb   a0.. c4..  90..  90..  80..     smallest form, bin for bytes
 
-Types derived from these are written as what they derive from. Everything else is refused:
-the encoder knows many more (datetime, set, dataclass, UUID ...), but it writes them as
-something else, and a worker on the other side would get a str or a list where a date went in.
+Types derived from these are written as what they derive from, and models as maps: `model`.
+Everything else is refused: the encoder knows many more (datetime, set, UUID ...), but it writes
+them as something else, and a worker would get a str or a list where a date went in.
 Reading refuses extension types and whatever `scan` finds out of bounds; dict keys may be any
 scalar, and NaN and the infinities pass.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from chasquimq.errors import EncodeError, WireError
+from chasquimq.wire.model import DUMP, FIELD, FIELDS, PLAIN, TEXTUAL, Unfit, full_name, unwrap
 from chasquimq.wire.scan import MAX_DEPTH, MAX_NODES, UNREADABLE, scan
 
 _SCALARS = frozenset((str, int, float, bool, type(None), bytes, bytearray))
 _CONTAINERS = frozenset((dict, list, tuple))
-_TOO_DEEP = f"data is nested deeper than {MAX_DEPTH}, or contains itself"
+_PLAIN = _SCALARS | _CONTAINERS
+_NEVER_WRONG = _SCALARS - {str, int}  # which may hold bad text, and more than 64 bits
+_TOO_DEEP = f"is nested deeper than {MAX_DEPTH}, or contains itself"
+_SHOWN_STEPS = 6
+_KEY = ""  # the step from a dict to one of its keys
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -38,10 +43,32 @@ def encode(data: Any) -> bytes:
             return encoded if len(encoded) <= MAX_NODES else _counted(encoded)
     except (ValueError, OverflowError, RecursionError):
         pass  # rebuilding finds the place
+    return _encode_rebuilt(data)
+
+
+def _encode_rebuilt(data: Any) -> bytes:
+    """The long way: for models, for derived types, and for what is to be refused."""
     try:
-        return _counted(_encode(_rebuild(data, "data", 1)))
+        data, place = unwrap(data, PLAIN)
+        try:
+            plain = place != PLAIN and type(data) is dict and _is_plain(data)
+            return _counted(_encode(data if plain else _rebuild(data, 1, place, _SCALARS)))
+        except (ValueError, OverflowError):
+            return _counted(_encode(_rebuild(data, 1, place, _NEVER_WRONG)))  # finds the place
+    except Unfit as unfit:
+        raise EncodeError(_sentence(unfit)) from unfit.__cause__
     except RecursionError:
-        raise EncodeError(_TOO_DEEP) from None
+        raise EncodeError(f"data {_TOO_DEEP}") from None
+
+
+def _sentence(unfit: Unfit) -> str:
+    path = "data"
+    if unfit.what == _TOO_DEEP:
+        way = "".join(reversed(unfit.path[-_SHOWN_STEPS:]))
+        return f"data {_TOO_DEEP}: data{way}…"
+    for step in reversed(unfit.path):
+        path = f"a key of {path}" if step is _KEY else path + step
+    return f"{path} {unfit.what}"
 
 
 def _counted(encoded: bytes) -> bytes:
@@ -71,40 +98,90 @@ def _is_plain(node: Any, levels: int = MAX_DEPTH) -> bool:
     return True
 
 
-def _rebuild(value: Any, path: str, depth: int) -> Any:
-    """`value` made of exactly the plain types; EncodeError where that is impossible."""
+def _rebuild(value: Any, depth: int, place: int, fine: frozenset[Any]) -> Any:
+    """`value` made of exactly the plain types; Unfit where that is impossible.
+
+    Values in it of a type that is `fine` are not looked at.
+    """
+    if type(value) not in _PLAIN:
+        value, place = unwrap(value, place)
+    if type(value) not in _CONTAINERS and (
+        not isinstance(value, (dict, list, tuple)) or _is_msgpack_type(type(value))
+    ):
+        return _scalar(value)
+    if depth > MAX_DEPTH:
+        raise Unfit(_TOO_DEEP)
+    # One frame per level of nesting, or the stack would end before our own limit: no function
+    # for a container, no comprehension, and the path is put together when it is wanted.
+    inner = FIELD if place == FIELDS else place
+    at: Any = None
+    plain: dict[Any, Any] = {}
+    items: list[Any] = []
+    try:
+        if isinstance(value, dict):
+            for at, item in value.items():
+                key = at if type(at) in fine else _key(at, depth, inner, fine)
+                if type(item) not in fine:
+                    if item is UNSET and place == FIELDS:
+                        continue
+                    item = _rebuild(item, depth + 1, inner, fine)
+                plain[key] = item
+        else:
+            for item in value:
+                at = len(items)
+                if type(item) not in fine:
+                    item = _rebuild(item, depth + 1, inner, fine)
+                items.append(item)
+    except Unfit as unfit:
+        unfit.path.append(_KEY if unfit.is_key else _step(at, place))
+        unfit.is_key = False
+        raise
+    if isinstance(value, dict):
+        if len(plain) < len(value) and place != FIELDS:
+            raise Unfit("has two keys that would be written alike")
+        return plain
+    return tuple(items) if isinstance(value, tuple) else items
+
+
+def _scalar(value: Any) -> Any:
     if value is None or value is True or value is False:
         return value
     # The types' own methods: a subclass may print itself differently (an Enum member does).
-    if isinstance(value, int):
-        if not -(2**63) <= value < 2**64:
-            raise EncodeError(f"{path} is an int beyond 64 bits; send it as a str")
-        return int.__int__(value)
-    if isinstance(value, float):
-        return float.__float__(value)
     if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise EncodeError(f"{path} is no valid text: {error.reason}") from error
+            raise Unfit(f"is no valid text: {error.reason}") from error
         return str.__str__(value)
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**64:
+            raise Unfit("is an int beyond 64 bits; send it as a str")
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return memoryview(value).tobytes()
-    if not isinstance(value, (dict, list, tuple)) or _is_msgpack_type(type(value)):
-        raise EncodeError(f"{path} is a {_full_name(type(value))}; {_advice(value)}")
-    if depth > MAX_DEPTH:
-        raise EncodeError(_TOO_DEEP)
-    # Loops, not comprehensions: those would take a second frame per level of nesting.
-    if isinstance(value, dict):
-        plain = {}
-        for key, item in value.items():
-            plain_key = _rebuild(key, f"a key of {path}", depth + 1)
-            plain[plain_key] = _rebuild(item, f"{path}[{key!r:.40}]", depth + 1)
-        return plain
-    items = []
-    for at, item in enumerate(value):
-        items.append(_rebuild(item, f"{path}[{at}]", depth + 1))
-    return tuple(items) if isinstance(value, tuple) else items
+    raise Unfit(f"is a {full_name(type(value))}; {_advice(value)}")
+
+
+def _key(key: Any, depth: int, place: int, fine: frozenset[Any]) -> Any:
+    try:
+        plain = _rebuild(key, depth + 1, place, fine)
+        try:
+            hash(plain)
+        except TypeError:  # a model or a set is in it, written as what no dict has for a key
+            unhashable = f"is a {full_name(type(key))}, which is written as no key can be"
+            raise Unfit(unhashable) from None
+    except Unfit as unfit:
+        unfit.is_key = True
+        raise
+    return plain
+
+
+def _step(at: Any, place: int) -> str:
+    """One step of a path: `.name` of a field, `['key']` of a dict, `[3]` of a list."""
+    is_field = place == FIELDS or (place == DUMP and isinstance(at, str) and at.isidentifier())
+    return f".{at}" if is_field else f"[{at!r:.40}]"
 
 
 def _is_msgpack_type(kind: type) -> bool:
@@ -112,20 +189,16 @@ def _is_msgpack_type(kind: type) -> bool:
     return kind.__module__.partition(".")[0] == "msgpack"
 
 
-def _full_name(kind: type) -> str:
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-
-
 def _advice(value: Any) -> str:
     if hasattr(value, "isoformat"):
-        return "send its isoformat() or a number"
+        return "send its isoformat() or a number, or a model that holds it"
     if isinstance(value, (set, frozenset)):
-        return "send a list"
-    if dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct):
-        return "send it as a dict"
+        return "send a list, or a model that holds it"
     if isinstance(value, enum.Enum):
-        return "send its value"
-    return "send None, bool, int, float, str, bytes, list, tuple or dict"
+        return "send its value, or a model that holds it"
+    if isinstance(value, TEXTUAL):
+        return "send it as a str, or a model that holds it"
+    return "send None, bool, int, float, str, bytes, list, tuple, dict or a model of these"
 
 
 def _refuse_ext(code: int, data: memoryview) -> Any:
