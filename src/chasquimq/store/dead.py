@@ -1,21 +1,46 @@
-"""The DLQ's drawer: look at dead jobs, bring them back."""
+"""The DLQ's drawer: turn its pages, bring rows back to life, throw them away, put them back in."""
 
 from __future__ import annotations
 
-import logging
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from chasquimq import wire
 from chasquimq.errors import WireError
 from chasquimq.job import DeadEntry
+from chasquimq.store import markers
 from chasquimq.store.link import Link
-from chasquimq.wire import Keys
+from chasquimq.store.resp import Arg
+from chasquimq.wire import Exported, Keys
 
-log = logging.getLogger(__name__)
+PAGE = 100  # a page, and a script call, has at most so many rows
+REMEMBER_S = 86_400  # how long a row that was put back is not put back again
+END = "+"
 
-PAGE = 100  # a replay script call moves at most so many
+
+class DeadRow(NamedTuple):
+    """A row as it reads, and as it is."""
+
+    entry: DeadEntry
+    fields: list[bytes]
+
+
+class Revival(NamedTuple):
+    """What `replay.lua` wants: the id, a fresh envelope, the name as it was; and if the job's id
+    was unique, that id and what its marker will say."""
+
+    dlq_id: str
+    envelope: bytes
+    name: bytes
+    unique_id: str = ""
+    holder: bytes = b""
+
+
+class Replay(NamedTuple):
+    moved: int
+    taken: int = 0  # they stay: a living job has their unique id
 
 
 class DeadLetters:
@@ -23,38 +48,55 @@ class DeadLetters:
         self._keys = keys
         self._link = link
 
-    async def peek(self, limit: int, after: str = "") -> list[DeadEntry]:
-        """The oldest dead jobs, those behind the entry `after` if one is named."""
-        rows = await self._rows(limit, after)
-        return [wire.unpack_dead(dlq_id, fields) for dlq_id, fields in rows]
-
-    async def replay(self, limit: int) -> int:
-        """Bring back the oldest `limit` that can be read; what cannot is passed over."""
-        moved, after, keys = 0, "", (self._keys.dlq, self._keys.stream)
-        while moved < limit and (page := await self._rows(PAGE, after)):
-            after = page[-1][0].decode()
-            ready = [found for row in page if (found := _revived(*row)) is not None]
-            flat = [part for found in ready[: limit - moved] for part in found]
-            if flat:
-                moved += int(await self._link.run("replay", keys, flat))
-        return moved
-
-    async def _rows(self, limit: int, after: str) -> list[Any]:
-        if limit <= 0:
-            return []
+    async def page(self, after: str = "", until: str = END, count: int = PAGE) -> list[DeadRow]:
+        """The oldest rows behind the entry `after`, up to the entry `until`."""
         start = f"({after}" if after else "-"
-        return list(await self._link.ask("XRANGE", self._keys.dlq, start, "+", "COUNT", limit))
+        rows = await self._link.ask("XRANGE", self._keys.dlq, start, until, "COUNT", count)
+        return [DeadRow(wire.unpack_dead(dlq_id, fields), fields) for dlq_id, fields in rows]
+
+    async def last_id(self) -> str | None:
+        """The newest row's."""
+        rows = await self._link.ask("XREVRANGE", self._keys.dlq, END, "-", "COUNT", 1)
+        return rows[0][0].decode() if rows else None
+
+    async def clock_ms(self) -> int:
+        return await self._link.clock_ms()
+
+    async def replay(self, revivals: Sequence[Revival]) -> Replay:
+        """Bring jobs back to the stream, those that still lie here."""
+        if not revivals:
+            return Replay(0)
+        flat: list[Arg] = []
+        for one in revivals:
+            marker = self._keys.unique(one.unique_id) if one.holder else b""
+            flat += (one.dlq_id, one.envelope, one.name, marker, one.holder)
+        keys = (self._keys.dlq, self._keys.stream)
+        return Replay(*await self._link.run("replay", keys, flat))
+
+    async def delete(self, rows: Sequence[DeadRow]) -> int:
+        """Throw rows away; answers how many of them still lay here."""
+        ids = [row.entry.dlq_id for row in rows]
+        return int(await self._link.ask("XDEL", self._keys.dlq, *ids)) if ids else 0
+
+    async def put_back(self, rows: Sequence[Exported], *, dry_run: bool = False) -> int:
+        """Rows that were exported; answers how many of them were missing here."""
+        if not rows:
+            return 0
+        lives_s = 0 if dry_run else REMEMBER_S
+        keys = [(self._keys.dlq, self._keys.idmp("dlq", row.mark)) for row in rows]
+        args: list[list[Arg]] = [[lives_s, row.dlq_id, *row.fields] for row in rows]
+        return sum(await self._link.run_each("rebury", keys, args))
 
 
-def _revived(dlq_id: bytes, fields: list[bytes]) -> tuple[bytes, bytes, bytes] | None:
-    """What `replay.lua` wants: the id, a fresh envelope, the name as it was."""
-    split = wire.split_entry(fields)
-    try:
-        if isinstance(split, str):
-            raise WireError(split)
-        envelope = wire.unpack_envelope(split[0])
-    except WireError as error:
-        log.warning("dlq entry %s stays: %s", dlq_id.decode(), error)
-        return None
-    fresh = msgspec.structs.replace(envelope, attempt=0)
-    return dlq_id, wire.pack_envelope(fresh), split[1]
+def revive(row: DeadRow) -> Revival:
+    """The job in a row, with fresh attempts; WireError where there is none to be read."""
+    split = wire.split_entry(row.fields)
+    if isinstance(split, str):
+        raise WireError(split)
+    fresh = msgspec.structs.replace(wire.unpack_envelope(split[0]), attempt=0)
+    revival = Revival(row.entry.dlq_id, wire.pack_envelope(fresh), split[1])
+    limit = wire.unique_hint(row.fields)
+    if not limit:
+        return revival
+    holder = markers.holder(fresh.created_at_ms, int(limit), row.entry.dlq_id)
+    return revival._replace(unique_id=fresh.id, holder=holder)

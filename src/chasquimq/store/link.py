@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 from chasquimq import lua
@@ -70,16 +71,24 @@ class Link:
     async def run(self, script: str, keys: Sequence[Arg], args: Sequence[Arg] = ()) -> Any:
         return await self.ask(*lua.call(script, keys, args))
 
-    async def run_each(self, script: str, calls: Sequence[Sequence[Arg]]) -> list[Any]:
-        """One script for many lists of keys, in one write; its answers in order."""
+    async def run_each(
+        self, script: str, calls: Sequence[Sequence[Arg]], args: Sequence[Sequence[Arg]] = ()
+    ) -> list[Any]:
+        """One script for many lists of keys (and `args`), in one write; its answers in order."""
         # The script rides along, so that none of them can be told it is unknown.
         load = pack("SCRIPT", "LOAD", lua.SOURCES[script])
-        data = b"".join([load, *[pack(*lua.call(script, keys)) for keys in calls]])
+        each = zip(calls, args or repeat(()), strict=False)
+        data = b"".join([load, *[pack(*lua.call(script, *call)) for call in each]])
         replies = await self._ask(data, 1 + len(calls))
         for reply in replies:
             if isinstance(reply, Exception):
                 raise as_error(reply, script)
         return replies[1:]
+
+    async def clock_ms(self) -> int:
+        """What time it is, by the server's clock."""
+        seconds, micros = await self.ask("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
 
     def no_answer(self) -> StoreUnavailableError:
         where = self._dialer.address

@@ -1,7 +1,8 @@
 """A row of the DLQ: the job as it was, and why it lies there.
 
     d <envelope> [n <name>] source_id <entry id> reason <word> [detail <text>]       the reference's
-    [job_id <id>] [attempt <n>] [error_type <class>] [error <text>] [failed_at_ms <ms>]       ours
+    [job_id <id>] [attempt <n>] [error_type <class>] [error <text>] [u <limit s>]             ours
+    [failed_at_ms <ms>]
 
 Every reader ignores fields it does not know, so ours follow the reference's. What a handler
 said is cut to size: a dead job must not weigh more than a live one. `failed_at_ms` comes last
@@ -15,6 +16,7 @@ from typing import Any
 from chasquimq.errors import WireError
 from chasquimq.job import DeadEntry
 from chasquimq.wire.entry import decode_name, pairs
+from chasquimq.wire.envelope import unpack_envelope
 
 MAX_ERROR_TYPE_BYTES = 256
 MAX_ERROR_BYTES = 4096
@@ -42,6 +44,7 @@ def pack_dead(
     attempt: int | None = None,
     error_type: str | None = None,
     error: str | None = None,
+    unique: bytes = b"",
     failed_at_ms: int | None = None,
 ) -> list[bytes]:
     """The fields of a dead entry, flat and in order; what is None or empty is left out."""
@@ -59,6 +62,8 @@ def pack_dead(
         fields += (b"error_type", cut(error_type, MAX_ERROR_TYPE_BYTES))
     if error:
         fields += (b"error", cut(error, MAX_ERROR_BYTES))
+    if unique:
+        fields += (b"u", unique)
     if failed_at_ms is not None:
         fields += (b"failed_at_ms", b"%d" % failed_at_ms)
     return fields
@@ -87,6 +92,16 @@ def unpack_dead(dlq_id: bytes, fields: Any) -> DeadEntry:
         error=text(b"error"),
         failed_at_ms=to_int(found.get(b"failed_at_ms")),
     )
+
+
+def dead_job_id(entry: DeadEntry) -> str | None:
+    """The id of the job in it: rows of the reference have it in the envelope only."""
+    if entry.job_id is not None:
+        return entry.job_id
+    try:
+        return unpack_envelope(entry.payload).id
+    except WireError:
+        return None
 
 
 def to_int(value: bytes | None) -> int | None:

@@ -24,6 +24,7 @@ from chasquimq.errors import WireError
 
 MAX_DEPTH = 512
 MAX_NODES = 1_000_000
+TRUNCATED = "truncated"  # what the error says where more bytes could still help
 
 # What goes wrong inside the decoder, whatever the bytes: all of it means "not readable".
 UNREADABLE = (
@@ -58,7 +59,7 @@ _COUNT_WIDTH = {0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
 _MAP16 = 0xDE
 
 
-def scan(data: bytes) -> int:
+def scan(data: bytes | memoryview) -> int:
     """Where the first value of `data` ends; WireError when it is broken or out of bounds."""
     at = 0
     nodes = left = 1
@@ -88,13 +89,13 @@ def scan(data: bytes) -> int:
                     break
                 left = unfinished.pop()
     except IndexError:
-        raise WireError("truncated") from None
+        raise WireError(TRUNCATED) from None
     if at > len(data):
-        raise WireError("truncated")
+        raise WireError(TRUNCATED)
     return at
 
 
-def _count(data: bytes, at: int, head: int) -> tuple[int, int]:
+def _count(data: bytes | memoryview, at: int, head: int) -> tuple[int, int]:
     """How many values a container holds, and where the first begins."""
     if 0x80 <= head <= 0x9F:
         return (head & 15) * (2 if head < 0x90 else 1), at + 1
