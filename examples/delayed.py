@@ -33,7 +33,7 @@ async def main(url: str) -> None:
         await queue.add("one second", None, delay=timedelta(seconds=1))
         await queue.add("at a moment", None, delay=now + timedelta(seconds=1.5))
 
-        # With an id of its own a delayed job can be taken back, and comes in only once.
+        # With an id of its own a delayed job comes in only once; any can be taken back by its id.
         report, reminder = f"report:{now:%H%M%S.%f}", f"reminder:{now:%H%M%S.%f}"
         for _ in range(2):
             await queue.add("once", None, delay_ms=800, job_id=report)

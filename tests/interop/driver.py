@@ -64,6 +64,13 @@ class Driver:
     async def cancel_delayed(self, job_id: str) -> bool:
         return bool(await self._queue.cancel_delayed(job_id))
 
+    async def reschedule(self, job_id: str, delay_ms: int) -> bool:
+        """Of a delayed job, as only ours can; and so with `run_now`."""
+        return bool(await self._queue.reschedule(job_id, delay_ms))
+
+    async def run_now(self, job_id: str) -> bool:
+        return bool(await self._queue.run_now(job_id))
+
     async def peek_dlq(self, limit: int) -> list[dict[str, Any]]:
         return list(await self._queue.peek_dlq(limit))
 

@@ -15,6 +15,7 @@ class Keys:
     def __init__(self, server: DialectServer, queue: str) -> None:
         self.client: Any = server.client(protocol=2)
         self.lock = f"{{chasqui:{queue}}}:promoter:lock"
+        self.index = f"{{chasqui:{queue}}}:didx:*"
         self.stream, self.delayed, self.dlq = (
             f"{{chasqui:{queue}}}:{kind}" for kind in ("stream", "delayed", "dlq")
         )

@@ -78,6 +78,13 @@ class Side:
     def cancel_delayed(self, job_id: str) -> bool:
         return bool(self._ask("cancel_delayed", job_id=job_id))
 
+    def reschedule(self, job_id: str, delay_ms: int) -> bool:
+        """As only ours can; and so with `run_now`."""
+        return bool(self._ask("reschedule", job_id=job_id, delay_ms=delay_ms))
+
+    def run_now(self, job_id: str) -> bool:
+        return bool(self._ask("run_now", job_id=job_id))
+
     def peek_dlq(self, limit: int = 20) -> list[dict[str, Any]]:
         return list(self._ask("peek_dlq", limit=limit))
 

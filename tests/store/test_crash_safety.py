@@ -15,7 +15,8 @@ import pytest
 from chasquimq import wire
 from chasquimq.errors import AccessError, QueueFullError, StoreError
 from chasquimq.job import Due
-from chasquimq.store import DeadLetters, Delayed, Notice
+from chasquimq.store import DeadLetters, Delayed, Holder, Notice, markers
+from chasquimq.store.dead import revive
 from tests.store.faulty import break_off, places, wipe
 from tests.store.shelf import GROUP, Shelf, envelope, member
 
@@ -66,6 +67,19 @@ async def _finish(shelf: Shelf) -> Act:
     return act
 
 
+async def _free(shelf: Shelf) -> Act:
+    jobs = await shelf.join()
+    ids = shelf.deliver(envelope("a"), envelope("b"))
+
+    async def act(link: Any) -> None:
+        for entry_id, job_id in zip(ids, "ab", strict=True):
+            holder = Holder(job_id, 1_700_000_000_000)
+            shelf.redis.set(shelf.keys.unique(job_id), "1700000000000 100 token")
+            await shelf.send(jobs.free(entry_id, holder, b"\xc3", 60), link)
+
+    return act
+
+
 async def _give_back(shelf: Shelf) -> Act:
     await shelf.join()
     rows = [[entry_id, []] for entry_id in shelf.deliver(envelope("a"), envelope("b"))]
@@ -95,17 +109,24 @@ async def _replay(shelf: Shelf) -> Act:
     for job_id, name in (("a", b""), ("b", b"send")):
         fields = wire.pack_dead(envelope(job_id), name, b"7-7", "unrecoverable")
         shelf.redis.xadd(shelf.keys.dlq, dict(zip(fields[::2], fields[1::2], strict=True)))
-    return lambda link: DeadLetters(shelf.keys, link).replay(10)
+    return lambda link: _replay_all(shelf, link)
+
+
+async def _replay_all(shelf: Shelf, link: Any) -> None:
+    dead = DeadLetters(shelf.keys, link)
+    await dead.replay([revive(row) for row in await dead.page()])
 
 
 MOVES = {
     "retry": Move(_retry, 7, "pending", "delayed", "delayed"),
     "bury": Move(_bury, 6, "pending", "dead", "dlq"),
     "finish": Move(_finish, 4, "pending", "kept", "result"),
+    "free": Move(_free, 6, "pending", "kept", "result"),
     "give_back": Move(_give_back, 10, "pending", "waiting", "stream"),
     "promote": Move(_promote, 12, "delayed", "waiting", "stream"),
     "replay": Move(_replay, 6, "dead", "waiting", "stream"),
 }
+ALLOWED = ("finish", "free")  # also without memory to spare
 SUSPECTS = Move(_give_back_suspects, 6, "pending", "pending")
 EVERY = pytest.mark.parametrize("verb", MOVES)
 
@@ -167,7 +188,7 @@ async def test_poison_survives_a_promotion_that_breaks_off_anywhere(shelf: Shelf
 
 
 def _schedule(shelf: Shelf) -> bytes:
-    return shelf.store.delayed.schedule(Due(60_000), member("a"))
+    return shelf.store.delayed.schedule(Due(60_000), member("a"), "a", 60_000)
 
 
 def _schedule_once(shelf: Shelf) -> bytes:
@@ -183,7 +204,20 @@ def _add_once(shelf: Shelf) -> bytes:
     return shelf.dialect(producer_id=b"p").add_own(b"a", [b"d", envelope("a")], 900)
 
 
+def _add_unique(shelf: Shelf) -> bytes:
+    mark = markers.until_done(shelf.keys, "a", 1_700_000_000_000, 100, "token")
+    return markers.add(shelf.keys, mark, wire.join_entry(envelope("a"), b"", mark.hint), 0)
+
+
+def _schedule_unique(shelf: Shelf) -> bytes:
+    mark = markers.until_done(shelf.keys, "a", 1_700_000_000_000, 100, "token")
+    due, wait_ms = Due(60_000), 60_000
+    return shelf.store.delayed.schedule_once(due, member("a"), "a", wait_ms, None, mark)
+
+
 ADDS = {
+    "add_unique": _add_unique,
+    "schedule_unique": _schedule_unique,
     "schedule": _schedule,
     "schedule_once": _schedule_once,
     "schedule_told": _schedule_told,
@@ -226,7 +260,7 @@ async def test_a_destination_of_another_type_refuses_and_the_jobs_stay(
     assert places(shelf) == {"a": [move.target], "b": [move.target]}
 
 
-@pytest.mark.parametrize("verb", [verb for verb in MOVES if verb != "finish"])
+@pytest.mark.parametrize("verb", [verb for verb in MOVES if verb not in ALLOWED])
 async def test_a_server_without_memory_refuses_and_the_jobs_stay(
     own_shelf: Shelf, verb: str
 ) -> None:
@@ -279,9 +313,9 @@ async def test_a_server_without_memory_refuses_an_add_and_keeps_no_marker(
     ("verb", "denied"),
     [
         *((verb, "key") for verb in MOVES),
-        *((verb, "-xadd") for verb in MOVES if verb not in ("retry", "finish")),
+        *((verb, "-xadd") for verb in MOVES if verb not in ("retry", *ALLOWED)),
         ("retry", "-zadd"),
-        ("finish", "-set"),
+        *((verb, "-set") for verb in ALLOWED),
     ],
 )
 async def test_a_destination_that_we_may_not_write_refuses_and_the_jobs_stay(
@@ -303,7 +337,7 @@ async def test_a_destination_that_we_may_not_write_refuses_and_the_jobs_stay(
     assert places(shelf) == {"a": [move.target], "b": [move.target]}
 
 
-@pytest.mark.parametrize("verb", ["retry", "bury", "finish", "give_back"])
+@pytest.mark.parametrize("verb", ["retry", "bury", "finish", "free", "give_back"])
 async def test_what_another_consumer_claimed_stays_where_that_one_has_it(
     shelf: Shelf, verb: str
 ) -> None:

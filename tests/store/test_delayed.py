@@ -35,7 +35,7 @@ def heard(shelf: Shelf) -> Iterator[Callable[[], int]]:
 @pytest.mark.parametrize("ms", [1, 1_500, 2**52])
 async def test_a_relative_delay_counts_from_the_servers_clock(shelf: Shelf, ms: int) -> None:
     before = shelf.now_ms()
-    assert await shelf.send(shelf.store.delayed.schedule(Due(ms), member())) == 1
+    assert await shelf.send(shelf.store.delayed.schedule(Due(ms), member(), "job", ms)) == 1
     ((found, score),) = shelf.delayed().items()
     assert found == member()
     assert before + ms <= score <= shelf.now_ms() + ms
@@ -44,16 +44,11 @@ async def test_a_relative_delay_counts_from_the_servers_clock(shelf: Shelf, ms: 
 @pytest.mark.parametrize("ms", [1, 1_800_000_000_123, 2**53 - 1])
 async def test_an_absolute_time_is_the_score_to_the_millisecond(shelf: Shelf, ms: int) -> None:
     due = Due(ms, absolute=True)
-    assert await shelf.send(shelf.store.delayed.schedule(due, member())) == 1
+    assert await shelf.send(shelf.store.delayed.schedule(due, member(), "job", 1)) == 1
     assert shelf.delayed() == {member(): ms}
 
 
-async def test_a_job_without_an_own_id_leaves_no_marker(shelf: Shelf) -> None:
-    await shelf.send(shelf.store.delayed.schedule(Due(60_000), member()))
-    assert shelf.redis.exists(shelf.keys.dlid("job"), shelf.keys.didx("job")) == 0
-
-
-@pytest.mark.parametrize(
+LIVES = pytest.mark.parametrize(
     ("delay_ms", "lives_s"),
     [
         (1, 3601),
@@ -64,6 +59,9 @@ async def test_a_job_without_an_own_id_leaves_no_marker(shelf: Shelf) -> None:
         (2_592_000_000, 2595600),
     ],
 )
+
+
+@LIVES
 @pytest.mark.parametrize("absolute", [False, True])
 async def test_an_own_id_stays_taken_for_its_delay_and_an_hour(
     shelf: Shelf, delay_ms: int, lives_s: int, absolute: bool
@@ -76,6 +74,18 @@ async def test_an_own_id_stays_taken_for_its_delay_and_an_hour(
     for key in (marker, index):
         assert lives_s * 1_000 - 900 < shelf.redis.pttl(key) <= lives_s * 1_000
     assert list(shelf.delayed()) == [member()]
+
+
+@LIVES
+async def test_a_minted_id_leaves_no_marker_and_an_index_that_lives_as_long(
+    shelf: Shelf, delay_ms: int, lives_s: int
+) -> None:
+    one = member("job", b"send")
+    await shelf.send(shelf.store.delayed.schedule(Due(delay_ms), one, "job", delay_ms))
+    index = shelf.keys.didx("job")
+    assert shelf.redis.get(index) == b"%d \x04\0\0\0send\x94\xa3" % shelf.delayed()[one]
+    assert lives_s * 1_000 - 900 < shelf.redis.pttl(index) <= lives_s * 1_000
+    assert not shelf.redis.exists(shelf.keys.dlid("job"))
 
 
 async def test_an_own_id_is_scheduled_once(shelf: Shelf) -> None:
@@ -101,11 +111,11 @@ async def test_only_what_is_put_in_front_wakes_the_promoter(
     shelf: Shelf, heard: Callable[[], int]
 ) -> None:
     schedule = shelf.store.delayed.schedule
-    await shelf.send(schedule(Due(60_000), member("b")))
+    await shelf.send(schedule(Due(60_000), member("b"), "b", 60_000))
     assert heard() == 1
-    await shelf.send(schedule(Due(70_000), member("c")))
+    await shelf.send(schedule(Due(70_000), member("c"), "c", 70_000))
     assert heard() == 0
-    await shelf.send(schedule(Due(50_000), member("a")))
+    await shelf.send(schedule(Due(50_000), member("a"), "a", 50_000))
     assert heard() == 1
     await shelf.send(shelf.store.delayed.schedule_once(Due(5), member("d"), "d", 5))
     assert heard() == 1
@@ -135,7 +145,8 @@ async def test_who_may_not_publish_schedules_all_the_same(
     jobs = await shelf.join()
     mute = await shelf.new_link(new_user("~*", "+@all", "resetchannels"))
     (entry_id,) = shelf.deliver(b"a")
-    assert await shelf.send(shelf.store.delayed.schedule(Due(60_000), member("a")), mute) == 1
+    command = shelf.store.delayed.schedule(Due(60_000), member("a"), "a", 60_000)
+    assert await shelf.send(command, mute) == 1
     assert await shelf.send(jobs.retry(entry_id, 1, member("b")), mute) == 1
     assert sorted(shelf.delayed()) == [member("a"), member("b")]
 
@@ -158,7 +169,8 @@ async def test_a_scheduled_job_is_told_with_its_fields_in_order(
 ) -> None:
     before = shelf.now_ms()
     notice = TOLD._replace(name=name)
-    assert await shelf.send(shelf.store.delayed.schedule(Due(ms), member(), notice)) == 1
+    command = shelf.store.delayed.schedule(Due(ms), member(), "job", ms, notice)
+    assert await shelf.send(command) == 1
     (fields,) = told(shelf)
     ts = fields[5]
     named = [b"n", name] if name else []
@@ -176,15 +188,15 @@ async def test_an_absolute_time_is_told_as_what_is_left_and_never_less_than_noth
     shelf: Shelf, ahead_ms: int
 ) -> None:
     due = Due(shelf.now_ms() + ahead_ms, absolute=True)
-    await shelf.send(shelf.store.delayed.schedule(due, member(), TOLD))
+    await shelf.send(shelf.store.delayed.schedule(due, member(), "job", 1, TOLD))
     (fields,) = told(shelf)
     assert int(fields[-1]) == max(0, due.ms - int(fields[5]))
 
 
 async def test_an_id_that_is_scheduled_already_is_not_told_again(shelf: Shelf) -> None:
     schedule = shelf.store.delayed.schedule_once
-    for answer in (1, 0, 0):
-        command = schedule(Due(60_000), member(), "job", 60_000, TOLD)
+    for name, answer in ((b"", 1), (b"another", 0), (b"", 1)):  # the last is the first, sent again
+        command = schedule(Due(60_000), member(name=name), "job", 60_000, TOLD)
         assert await shelf.send(command) == answer
     assert len(told(shelf)) == 1
     assert shelf.redis.get(shelf.keys.didx("job")) == member()
@@ -192,13 +204,14 @@ async def test_an_id_that_is_scheduled_already_is_not_told_again(shelf: Shelf) -
 
 
 async def test_nothing_is_told_without_a_notice(shelf: Shelf) -> None:
-    await shelf.send(shelf.store.delayed.schedule(Due(5), member()))
+    await shelf.send(shelf.store.delayed.schedule(Due(5), member(), "job", 5))
     await shelf.send(shelf.store.delayed.schedule_once(Due(5), member("b"), "b", 5))
     assert not shelf.redis.exists(shelf.keys.events)
 
 
 async def test_the_events_are_capped(shelf: Shelf) -> None:
-    command = shelf.store.delayed.schedule(Due(60_000), member(), TOLD._replace(max_len=100))
+    few = TOLD._replace(max_len=100)
+    command = shelf.store.delayed.schedule(Due(60_000), member(), "job", 60_000, few)
     for _ in range(350):
         await shelf.send(command)
     assert 100 <= len(told(shelf)) <= 200
@@ -209,7 +222,7 @@ async def test_an_event_that_cannot_be_written_keeps_no_job_out(
     shelf: Shelf, new_user: Callable[..., str], job_id: str | None
 ) -> None:
     delayed = shelf.store.delayed
-    command = delayed.schedule(Due(60_000), member(), TOLD)
+    command = delayed.schedule(Due(60_000), member(), "job", 60_000, TOLD)
     if job_id is not None:
         command = delayed.schedule_once(Due(60_000), member(), job_id, 60_000, TOLD)
     mute = await shelf.new_link(new_user("~*", "&*", "+@all", "-xadd"))
@@ -228,7 +241,7 @@ async def test_who_may_not_touch_the_events_key_is_not_refused_the_job(
     """Servers check the keys of a script before it runs, so the events may not be one of them."""
     tag = shelf.keys.tag.decode()
     narrow = await shelf.new_link(new_user(f"~{tag}d*", "&*", "+@all"))
-    command = shelf.store.delayed.schedule(Due(60_000), member(), TOLD)
+    command = shelf.store.delayed.schedule(Due(60_000), member(), "job", 60_000, TOLD)
     assert await shelf.send(command, narrow) == 1
     assert (list(shelf.delayed()), told(shelf)) == ([member()], [])
 

@@ -14,8 +14,10 @@ from chasquimq.config import ConnectOptions
 from chasquimq.errors import ChasquiError, StoreError, StoreUnavailableError
 from chasquimq.job import Due
 from chasquimq.store import Dialer, Link
+from chasquimq.store.dead import Revival
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
+from chasquimq.wire import Exported
 from tests.servers import DialectServer
 from tests.store.puppet import answer_ping, command, puppet
 from tests.store.shelf import QUICK, Shelf, member
@@ -56,12 +58,13 @@ async def test_every_verb_survives_a_script_flush(own_shelf: Shelf) -> None:
         lambda: own_shelf.send(jobs.bury(ids[1], [b"d", b"x"], 0)),
         lambda: own_shelf.send(jobs.dialect.ack([ids[2]])),
         lambda: own_shelf.send(once),
-        lambda: own_shelf.send(delayed.schedule(Due(5), member("x"))),
+        lambda: own_shelf.send(delayed.schedule(Due(5), member("x"), "x", 5)),
         lambda: own_shelf.send(delayed.schedule_once(Due(5), member("y"), "y", 5)),
         lambda: delayed.cancel("y"),
         lambda: delayed.promote("me", 5, 10),
         lambda: delayed.release("me"),
-        lambda: dead.replay(10),
+        lambda: dead.replay([Revival("1-1", b"x", b"")]),
+        lambda: dead.put_back([Exported("1-1", [b"d", b"x"])]),
         lambda: jobs.renew(own_shelf.link, ids),
         lambda: jobs.claim(1, 10),
         lambda: jobs.adopt(10),

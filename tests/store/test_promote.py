@@ -23,7 +23,8 @@ on_a_shared_server = settings(
 
 async def schedule(shelf: Shelf, due: Due, *members: bytes) -> None:
     for one in members:
-        await shelf.send(shelf.store.delayed.schedule(due, one))
+        job_id = wire.unpack_envelope(wire.split_member(one)[1]).id
+        await shelf.send(shelf.store.delayed.schedule(due, one, job_id, 1))
 
 
 async def promote(shelf: Shelf, holder: str = "me", batch: int = 256) -> Promotion:
@@ -130,7 +131,7 @@ POISON = [b"", b"\x01", b"\x05abc", b"\xff\xff\0\0", b"\x04\0\0\0send", b"\x09se
 
 
 async def test_poison_goes_to_the_dlq_with_its_bytes_and_promotion_goes_on(shelf: Shelf) -> None:
-    await schedule(shelf, Due(1, absolute=True), *POISON)
+    shelf.redis.zadd(shelf.keys.delayed, dict.fromkeys(POISON, 1))
     await schedule(shelf, Due(2, absolute=True), member("healthy"))
     before = shelf.now_ms()
     done = await promote(shelf)
@@ -141,7 +142,7 @@ async def test_poison_goes_to_the_dlq_with_its_bytes_and_promotion_goes_on(shelf
         assert list(fields) == [b"d", b"source_id", b"reason", b"detail", b"failed_at_ms"]
         assert fields[b"reason"] == b"malformed"
         assert before <= int(fields[b"failed_at_ms"]) <= shelf.now_ms()
-    entry = (await shelf.store.dead.peek(1))[0]
+    entry = (await shelf.store.dead.page())[0].entry
     assert (entry.reason, entry.detail) == ("malformed", "unreadable delayed member")
 
 

@@ -1,8 +1,9 @@
--- Move an entry we hold to the DLQ.
+-- Move an entry we hold to the DLQ; an id that was unique until its job is done is free again.
 --
--- KEYS     1 stream      2 dlq
+-- KEYS     1 stream      2 dlq      3 marker, if its id is unique
 -- ARGV     1 group       2 consumer      3 entry id      4 trim the dlq to about this, 0 never
---          5... the dlq entry's fields; the time of burial is added here
+--          5 when the job was created, ms      6 for those who add it again it is remembered, s
+--          7... the dlq entry's fields; the time of burial is added here
 -- Returns  the dlq's length after it, 0 no longer ours
 
 local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
@@ -10,7 +11,7 @@ if #held == 0 or held[1][2] ~= ARGV[2] then
   return 0
 end
 local now = redis.call('TIME')
-local row = {unpack(ARGV, 5)}
+local row = {unpack(ARGV, 7)}
 row[#row + 1] = 'failed_at_ms'
 row[#row + 1] = string.format('%.0f', now[1] * 1000 + math.floor(now[2] / 1000))
 if ARGV[4] == '0' then
@@ -20,4 +21,8 @@ else
 end
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
 redis.call('XDEL', KEYS[1], ARGV[3])
+local marker = KEYS[3] and redis.call('GET', KEYS[3])
+if marker and string.match(marker, '^%d+') == ARGV[5] then -- as in free.lua
+  redis.call('SET', KEYS[3], '-' .. marker, 'EX', ARGV[6])
+end
 return redis.call('XLEN', KEYS[2])

@@ -2,6 +2,7 @@
 --
 -- KEYS     1 delayed set      2 stream      3 dlq      4 lock
 -- ARGV     1 holder      2 lock lives, s      3 how many at the most      4 side-index key prefix
+--          5 key prefix of the markers of ids that are unique until done
 -- Returns  {-1} another leads, else {ms until the next is due or -1, depth left, lag ms of the
 --          oldest overdue one left, how many were unreadable, then pairs: job id, name}
 
@@ -11,8 +12,7 @@ redis.call('SET', KEYS[4], ARGV[1], 'EX', ARGV[2])
 
 local function split(member) -- name and envelope, as wire/delayed.py reads them
   local a, b, c, d = string.byte(member, 1, 4)
-  if not a then return nil end
-  local from, length = 2, a
+  local from, length = 2, a or 1
   if c == 0 and d == 0 then from, length = 5, a + b * 256 end
   if from + length > #member then return nil end
   return string.sub(member, from, from + length - 1), string.sub(member, from + length)
@@ -36,15 +36,17 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT
     redis.call('XADD', KEYS[3], '*', 'd', member, 'source_id', '', 'reason', 'malformed',
       'detail', 'unreadable delayed member', 'failed_at_ms', string.format('%.0f', now))
   else
-    local named = name ~= '' and {'n', name} or {}
-    redis.call('XADD', KEYS[2], '*', 'd', envelope, unpack(named))
-    moved[#moved + 1], moved[#moved + 2] = job_id(envelope), name
+    local id, row = job_id(envelope), {'d', envelope, 'n', name}
+    local marker = redis.pcall('GET', ARGV[5] .. id)
+    row[6] = type(marker) == 'string' and string.match(marker, '^%d+ (%d+)') or nil
+    if row[6] then row[5] = 'u' elseif name == '' then row = {'d', envelope} end
+    redis.call('XADD', KEYS[2], '*', unpack(row))
+    moved[#moved + 1], moved[#moved + 2] = id, name
   end
   redis.call('ZREM', KEYS[1], member)
 end
-for i = 1, #moved, 2 do -- last: a side-index that we may not delete must not hold up the jobs
-  redis.pcall('DEL', ARGV[4] .. moved[i])
-end
+-- Last: a side-index that we may not delete must not hold up the jobs.
+for i = 1, #moved, 2 do redis.pcall('DEL', ARGV[4] .. moved[i]) end
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local due = first[2] and math.min(tonumber(first[2]) - now, 1e12)
 return {due and math.max(due, 0) or -1, redis.call('ZCARD', KEYS[1]), math.max(-(due or 0), 0), bad, unpack(moved)}

@@ -1,8 +1,8 @@
 -- Move an entry we hold to the delayed set, to run again later.
 --
--- KEYS     1 stream      2 delayed set
+-- KEYS     1 stream      2 delayed set      3 marker, if its id is unique until it is done
 -- ARGV     1 group       2 consumer      3 entry id      4 delay, ms      5 member
---          6 channel that wakes the promoter
+--          6 channel that wakes the promoter      7 when the unique job was created, ms
 -- Returns  1 moved, 0 no longer ours (another consumer claimed or settled it)
 
 local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
@@ -11,6 +11,11 @@ if #held == 0 or held[1][2] ~= ARGV[2] then
 end
 local now = redis.call('TIME')
 redis.call('ZADD', KEYS[2], now[1] * 1000 + math.floor(now[2] / 1000) + ARGV[4], ARGV[5])
+local marker = KEYS[3] and redis.call('GET', KEYS[3])
+local created, limit = string.match(marker or '', '^(%d+) (%d+)')
+if created and created == ARGV[7] then
+  redis.call('EXPIRE', KEYS[3], limit + math.ceil(ARGV[4] / 1000))
+end
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
 redis.call('XDEL', KEYS[1], ARGV[3])
 if redis.call('ZRANGE', KEYS[2], 0, 0)[1] == ARGV[5] then

@@ -8,8 +8,10 @@ from chasquimq.store.dead import DeadLetters
 from chasquimq.store.delayed import Delayed, Notice, Promotion
 from chasquimq.store.dial import Dialer
 from chasquimq.store.dialect import Dialect, build, choose
+from chasquimq.store.durability import Witness
 from chasquimq.store.events import Event, Events
-from chasquimq.store.jobs import Jobs, Memory, Row, open_stream
+from chasquimq.store.inspect import Inspect
+from chasquimq.store.jobs import Holder, Jobs, Memory, Row, open_stream
 from chasquimq.store.link import Link, Prepare
 from chasquimq.store.results import Results
 from chasquimq.wire import Keys
@@ -21,6 +23,7 @@ __all__ = [
     "Dialer",
     "Event",
     "Events",
+    "Holder",
     "Jobs",
     "Link",
     "Memory",
@@ -29,6 +32,7 @@ __all__ = [
     "Results",
     "Row",
     "Store",
+    "Witness",
     "build",
     "markers",
     "open_stream",
@@ -46,6 +50,7 @@ class Store:
         self.dead = DeadLetters(keys, self.link)
         self.events = Events(keys, self.link)
         self.results = Results(keys, self.link)
+        self.inspect = Inspect(keys, self.link)
         self.dialect_name: DialectName = "native"
         self._forced = forced
 

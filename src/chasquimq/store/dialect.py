@@ -46,7 +46,7 @@ async def choose(pipe: Pipe, forced: DialectName | None) -> DialectName:
         pack("COMMAND", "INFO", "xcfgset") + pack("INFO", "server", "memory"), 2
     )
     if isinstance(facts, bytes):
-        _refuse_dangerous(_facts(facts))
+        _refuse_dangerous(parse_info(facts))
     if forced is not None:
         return forced
     if isinstance(known, Exception):
@@ -61,7 +61,7 @@ def build(
     return kind(keys, group=group, producer_id=producer_id, trim=trim)
 
 
-def _facts(info: bytes) -> dict[str, str]:
+def parse_info(info: bytes) -> dict[str, str]:
     lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
     return {key: value for key, _, value in lines if value}
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from chasquimq import lua, wire
 from chasquimq.config import MAX_MS, StreamOptions
 from chasquimq.errors import WireError
+from chasquimq.store import markers
 from chasquimq.store.dialect import Dialect
 from chasquimq.store.link import Link
 from chasquimq.store.resp import Arg, bulk, pack
@@ -30,6 +31,13 @@ class Sweep(NamedTuple):
     consumers: int = 0
     after: bytes = FIRST
     more: bool = False
+
+
+class Holder(NamedTuple):
+    """The job that holds a unique id, as its marker knows it."""
+
+    job_id: str
+    created_ms: int
 
 
 class Memory(NamedTuple):
@@ -54,23 +62,46 @@ class Jobs:
         how = b"$5\r\nCOUNT\r\n%b$5\r\nBLOCK\r\n%b" % (bulk(count), bulk(block_ms))
         return b"*11\r\n%b%b$7\r\nSTREAMS\r\n%b$1\r\n>\r\n" % (who, how, bulk(self._keys.stream))
 
-    def retry(self, entry_id: bytes, delay_ms: int, member: bytes) -> bytes:
-        """Reply: 1 moved, 0 no longer ours."""
-        keys = (self._keys.stream, self._keys.delayed)
-        who = (self.group, self.consumer, entry_id)
-        return pack(*lua.call("retry", keys, (*who, delay_ms, member, self._keys.wake)))
+    def retry(
+        self, entry_id: bytes, delay_ms: int, member: bytes, unique: Holder | None = None
+    ) -> bytes:
+        """Reply: 1 moved, 0 no longer ours. A unique id stays taken meanwhile."""
+        keys = (self._keys.stream, self._keys.delayed, *self._marker(unique))
+        args: list[Arg] = [self.group, self.consumer, entry_id, delay_ms, member, self._keys.wake]
+        if unique is not None:
+            args.append(unique.created_ms)
+        return pack(*lua.call("retry", keys, args))
 
-    def bury(self, entry_id: bytes, fields: Sequence[bytes], trim: int) -> bytes:
-        """Reply: the DLQ's length, 0 no longer ours."""
-        keys = (self._keys.stream, self._keys.dlq)
+    def bury(
+        self, entry_id: bytes, fields: Sequence[bytes], trim: int, unique: Holder | None = None
+    ) -> bytes:
+        """Reply: the DLQ's length, 0 no longer ours. A unique id is free again."""
+        keys = (self._keys.stream, self._keys.dlq, *self._marker(unique))
         who = (self.group, self.consumer, entry_id)
-        return pack(*lua.call("bury", keys, (*who, trim, *fields)))
+        created_ms = unique.created_ms if unique is not None else 0
+        return pack(*lua.call("bury", keys, (*who, trim, created_ms, markers.MEMORY_S, *fields)))
 
     def finish(self, entry_id: bytes, job_id: str, result: bytes, ttl_s: int) -> bytes:
         """Reply: 1 the result is kept and the entry acked, 0 no longer ours."""
         keys = (self._keys.stream, self._keys.result(job_id))
         who = (self.group, self.consumer, entry_id)
         return pack(*lua.call("finish", keys, (*who, ttl_s, result)))
+
+    def free(
+        self, entry_id: bytes, unique: Holder, result: bytes | None = None, ttl_s: int = 0
+    ) -> bytes:
+        """Ack the entry of a unique job, and keep its result if there is one; its id is free
+        again. Reply: 1 done, 0 no longer ours."""
+        keys = (self._keys.stream, *self._marker(unique))
+        who = (self.group, self.consumer, entry_id)
+        args: tuple[Arg, ...] = (*who, unique.created_ms, markers.MEMORY_S)
+        if result is not None:
+            keys += (self._keys.result(unique.job_id),)
+            args += (ttl_s, result)
+        return pack(*lua.call("free", keys, args))
+
+    def _marker(self, unique: Holder | None) -> tuple[bytes, ...]:
+        return (self._keys.unique(unique.job_id),) if unique is not None else ()
 
     def ack_held(self, ids: Sequence[bytes]) -> bytes:
         """Reply: how many were still ours; the others are left alone."""
@@ -84,8 +115,7 @@ class Jobs:
 
     async def clock_ms(self) -> int:
         """What time it is, by the server's clock."""
-        seconds, micros = await self._link.ask("TIME")
-        return int(seconds) * 1000 + int(micros) // 1000
+        return await self._link.clock_ms()
 
     async def claim(self, idle_ms: int, count: int, not_after_ms: int = MAX_MS) -> list[Row]:
         """Take over what other consumers have left lying; nothing, if it gets there too late.
@@ -204,7 +234,7 @@ def _charged(fields: Sequence[bytes], deliveries: int) -> Sequence[bytes]:
     except WireError:
         return fields
     envelope.attempt = max(envelope.attempt, deliveries)
-    return wire.join_entry(wire.pack_envelope(envelope), name)
+    return wire.join_entry(wire.pack_envelope(envelope), name, wire.unique_hint(fields))
 
 
 async def open_stream(

@@ -29,14 +29,24 @@ class Mark(NamedTuple):
     hint: bytes  # goes with the job, so that whoever ends it looks for the marker; b"": nobody
 
 
+def holder(created_ms: int, limit_s: int, token: str) -> bytes:
+    """What the marker of an id says that is unique until its job is done."""
+    return b"%d %d %b" % (created_ms, limit_s, token.encode())
+
+
 def until_done(keys: Keys, job_id: str, created_ms: int, limit_s: int, token: str) -> Mark:
-    value = b"%d %d %b" % (created_ms, limit_s, token.encode())
+    value = holder(created_ms, limit_s, token)
     memory_s = min(MEMORY_S, limit_s)
     return Mark(keys.unique(job_id), value, limit_s, memory_s, b"%d" % limit_s)
 
 
 def for_a_while(keys: Keys, job_id: str, lives_s: int, token: str) -> Mark:
     return Mark(keys.dlid(job_id), token.encode(), lives_s, lives_s, b"")
+
+
+def once(keys: Keys, job_id: str, lives_s: int) -> Mark:
+    """The reference's, for a delayed job whose id the caller chose."""
+    return Mark(keys.dlid(job_id), b"1", lives_s, lives_s, b"")
 
 
 def add(keys: Keys, mark: Mark, fields: Sequence[bytes], trim: int) -> bytes:

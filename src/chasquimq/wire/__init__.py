@@ -7,8 +7,8 @@ its bytes on top. Whatever cannot be read is a `WireError`, whatever cannot be w
 
 from __future__ import annotations
 
-from chasquimq.wire.dead import pack_dead, unpack_dead
-from chasquimq.wire.delayed import join_member, split_member
+from chasquimq.wire.dead import dead_job_id, pack_dead, unpack_dead
+from chasquimq.wire.delayed import before_id, join_member, split_member
 from chasquimq.wire.entry import (
     check_job_id,
     check_name,
@@ -26,6 +26,15 @@ from chasquimq.wire.envelope import (
     unpack_retry,
 )
 from chasquimq.wire.event import EventRow, pack_event, unpack_event
+from chasquimq.wire.export import (
+    MAX_ROW_BYTES,
+    Exported,
+    pack_json,
+    pack_msgpack,
+    row_end,
+    unpack_json,
+    unpack_msgpack,
+)
 from chasquimq.wire.keys import Keys, check_queue_name
 from chasquimq.wire.payload import decode, encode
 from chasquimq.wire.spec import (
@@ -41,17 +50,21 @@ from chasquimq.wire.spec import (
 from chasquimq.wire.ulid import Mint
 
 __all__ = [
+    "MAX_ROW_BYTES",
     "Cron",
     "EventRow",
     "Every",
+    "Exported",
     "Keys",
     "Mint",
     "MissedFires",
     "StoredSpec",
+    "before_id",
     "bin_header",
     "check_job_id",
     "check_name",
     "check_queue_name",
+    "dead_job_id",
     "decode",
     "decode_name",
     "encode",
@@ -60,10 +73,13 @@ __all__ = [
     "pack_dead",
     "pack_envelope",
     "pack_event",
+    "pack_json",
+    "pack_msgpack",
     "pack_retry",
     "pack_spec",
     "pack_spec_fields",
     "resolved_key",
+    "row_end",
     "split_entry",
     "split_member",
     "str_header",
@@ -71,6 +87,8 @@ __all__ = [
     "unpack_dead",
     "unpack_envelope",
     "unpack_event",
+    "unpack_json",
+    "unpack_msgpack",
     "unpack_retry",
     "unpack_spec",
 ]

@@ -12,6 +12,7 @@ reads members by the same rule.
 from __future__ import annotations
 
 from chasquimq.errors import EncodeError, WireError
+from chasquimq.wire.envelope import str_header
 
 
 def join_member(name: bytes, envelope: bytes) -> bytes:
@@ -19,6 +20,11 @@ def join_member(name: bytes, envelope: bytes) -> bytes:
         return len(name).to_bytes(2, "little") + b"\0\0" + name + envelope
     except OverflowError:
         raise EncodeError(f"a delayed job's name of {len(name)} bytes is too long") from None
+
+
+def before_id(member: bytes, job_id: bytes) -> int:
+    """How many bytes stand in front of the id, in a member that `join_member` made."""
+    return 4 + (member[0] | member[1] << 8) + 1 + len(str_header(len(job_id)))
 
 
 def split_member(member: bytes) -> tuple[bytes, bytes]:

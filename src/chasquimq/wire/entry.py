@@ -33,8 +33,10 @@ def join_entry(envelope: bytes, name: bytes, unique: bytes = b"") -> list[bytes]
 
 def unique_hint(fields: Any) -> bytes:
     """The limit in seconds of an entry whose id is unique until it is done; b"" if it is not."""
-    limit = dict(pairs(fields)).get(b"u") if len(fields) > 4 else None
-    return limit if type(limit) is bytes and limit.isdigit() and len(limit) < 12 else b""
+    limit = dict(pairs(fields)).get(b"u")
+    if type(limit) is bytes and limit.isdigit() and len(limit) < 12 and int(limit) > 0:
+        return limit
+    return b""
 
 
 def split_entry(fields: Any) -> tuple[bytes, bytes] | str:

@@ -14,6 +14,7 @@
     {chasqui:<q>}:paused            string   there while the queue is paused
     {chasqui:<q>}:unique:<id>       string   the marker of an id that is unique until done
     {chasqui:<q>}:idmp:<p>:<id>     string   our own marker where the server has no IDMP
+    {chasqui:<q>}:durable           string   there for a millisecond: what durable adds wait for
     {chasqui:<q>}:wake              channel  "the delayed set has a new first"
 
 The braces are a hash tag: all keys of a queue live in one slot of a cluster, so scripts may
@@ -60,13 +61,15 @@ class Keys:
     promoter_lock: bytes = field(init=False, repr=False)
     scheduler_lock: bytes = field(init=False, repr=False)
     paused: bytes = field(init=False, repr=False)
+    durable: bytes = field(init=False, repr=False)
     wake: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_queue_name(self.queue)
         tag = b"{chasqui:%b}:" % self.queue.encode()
         object.__setattr__(self, "tag", tag)
-        for name in ("stream", "delayed", "dlq", "events", "repeat", "paused", "wake"):
+        named = ("stream", "delayed", "dlq", "events", "repeat", "paused", "durable", "wake")
+        for name in named:
             object.__setattr__(self, name, tag + name.encode())
         object.__setattr__(self, "promoter_lock", tag + b"promoter:lock")
         object.__setattr__(self, "scheduler_lock", tag + b"scheduler:lock")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from chasquimq import wire
 from chasquimq.errors import EncodeError, WireError
+from chasquimq.job import Envelope, RetryOverride
 
 VECTORS = [  # (name, envelope, member)
     (b"", b"\x94\xa0", "00 00 00 00 94 a0"),
@@ -92,3 +93,13 @@ def test_any_member_is_split_or_a_wire_error(member: bytes) -> None:
     except WireError:
         return
     assert member.endswith(name + envelope)
+
+
+@given(name=st.binary(max_size=300), job_id=st.text(min_size=1, max_size=1_024))
+def test_what_stands_before_the_id_ends_where_the_id_begins(name: bytes, job_id: str) -> None:
+    for retry in (None, RetryOverride(3, None)):
+        member = wire.join_member(name, wire.pack_envelope(Envelope(job_id, b"", 1, 0, retry)))
+        raw_id = job_id.encode()
+        at = wire.before_id(member, raw_id)
+        # Id, empty payload, created_at_ms, attempt; then the override.
+        assert member[at:].startswith(raw_id + b"\xc4\x00\x01\x00")

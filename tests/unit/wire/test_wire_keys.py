@@ -21,6 +21,7 @@ KEYS = [
     (Keys("q").scheduler_lock, "{chasqui:q}:scheduler:lock"),
     (Keys("q").paused, "{chasqui:q}:paused"),
     (Keys("q").unique("a"), "{chasqui:q}:unique:a"),
+    (Keys("q").durable, "{chasqui:q}:durable"),
     (Keys("q").wake, "{chasqui:q}:wake"),
     (Keys("q").result("é"), "{chasqui:q}:result:é"),
     (Keys("q").dlid(b"1"), "{chasqui:q}:dlid:1"),

@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Ack the entry of a job whose id was unique until it is done, if it is ours: the id is free again.
+--
+-- KEYS     1 stream      2 marker      3 result, if one is kept
+-- ARGV     1 group       2 consumer      3 entry id      4 when the job was created, ms
+--          5 for those who add it again it is remembered, s      6 result lives, s      7 result
+-- Returns  1 done, 0 no longer ours
+
+local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
+if #held == 0 or held[1][2] ~= ARGV[2] then
+  return 0
+end
+-- Allowed without memory to spare: an ack frees more than this takes.
+if KEYS[3] then
+  redis.call('SET', KEYS[3], ARGV[7], 'EX', ARGV[6])
+end
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
+redis.call('XDEL', KEYS[1], ARGV[3])
+-- Last, so that there are never two. Its limit may have passed: then the marker is another job's.
+local marker = redis.call('GET', KEYS[2])
+if marker and string.match(marker, '^%d+') == ARGV[4] then
+  redis.call('SET', KEYS[2], '-' .. marker, 'EX', ARGV[5])
+end
+return 1
