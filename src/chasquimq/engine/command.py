@@ -10,8 +10,10 @@ import secrets
 
 from chasquimq import wire
 from chasquimq.config import ProducerOptions
-from chasquimq.job import Draft, Envelope
+from chasquimq.job import Draft, Envelope, Unique
 from chasquimq.store import Dialect, Notice, Store, markers
+from chasquimq.store.delayed import GRACE_S
+from chasquimq.store.markers import Mark
 
 SCRIPTS = ("schedule", "add_once", "add_unique")
 _HOLE = b"?" * 26  # where a form has the id
@@ -50,6 +52,10 @@ class Scribe:
         command = form % (job_id, whole, job_id, head, payload, tail, rest)
         return command, self._plain_s
 
+    def write_own(self, job_id: bytes, draft: Draft, now_ms: int, tail: bytes) -> Written:
+        """The same, with any id as one that the caller chose: adding it again is a no-op."""
+        return self._special(job_id, draft.under(job_id), now_ms)
+
     def _form(self, *, named: bool) -> bytes:
         """A plain add with holes: id, size, id, head of the payload, payload, tail, name."""
         front = self._dialect.add_front(_HOLE, named).replace(b"%", b"%%")
@@ -61,7 +67,7 @@ class Scribe:
         text_id = job_id.decode()
         envelope = wire.pack_envelope(Envelope(text_id, draft.payload, now_ms, 0, draft.retry))
         if draft.due is not None:
-            return self._delayed(job_id, text_id, draft, envelope)
+            return self._delayed(job_id, draft, envelope, now_ms)
         if draft.unique is not None:
             return self._unique(text_id, draft, envelope, now_ms)
         fields = wire.join_entry(envelope, draft.name)
@@ -72,27 +78,35 @@ class Scribe:
         command = b"%b%d\r\n%b%b" % (front, len(envelope), envelope, name)
         return command, self._plain_s
 
-    def _delayed(self, job_id: bytes, text_id: str, draft: Draft, envelope: bytes) -> Written:
+    def _delayed(self, job_id: bytes, draft: Draft, envelope: bytes, now_ms: int) -> Written:
+        text_id = job_id.decode()
         assert draft.due is not None
         delayed, cap = self._store.delayed, self._events_len
         member = wire.join_member(draft.name, envelope)
         notice = Notice(cap, job_id, draft.name) if cap else None
         if draft.own_id is None:
             # A second send could find the first one already promoted, and double it.
-            return delayed.schedule(draft.due, member, notice), 0.0
-        wait_ms = draft.delay_ms
-        command = delayed.schedule_once(draft.due, member, text_id, wait_ms, notice)
-        return command, _safely(wait_ms / 1000 + 3_600)
+            return delayed.schedule(draft.due, member, text_id, draft.delay_ms, notice), 0.0
+        wait_ms, mark = draft.delay_ms, None
+        memory_s = wait_ms / 1000 + GRACE_S
+        if draft.unique is not None:
+            mark = self._mark(text_id, draft.unique, now_ms)
+            mark = mark._replace(lives_s=mark.lives_s + -(-wait_ms // 1000))
+            memory_s = mark.memory_s
+        command = delayed.schedule_once(draft.due, member, text_id, wait_ms, notice, mark)
+        return command, _safely(memory_s)
 
     def _unique(self, job_id: str, draft: Draft, envelope: bytes, now_ms: int) -> Written:
-        unique, token = draft.unique, secrets.token_hex(8)
-        assert unique is not None
-        if unique.until_done:
-            mark = markers.until_done(self._store.keys, job_id, now_ms, unique.lives_s, token)
-        else:
-            mark = markers.for_a_while(self._store.keys, job_id, unique.lives_s, token)
+        assert draft.unique is not None
+        mark = self._mark(job_id, draft.unique, now_ms)
         fields = wire.join_entry(envelope, draft.name, mark.hint)
         return markers.add(self._store.keys, mark, fields, self._trim), _safely(mark.memory_s)
+
+    def _mark(self, job_id: str, unique: Unique, now_ms: int) -> Mark:
+        token = secrets.token_hex(8)
+        if unique.until_done:
+            return markers.until_done(self._store.keys, job_id, now_ms, unique.lives_s, token)
+        return markers.for_a_while(self._store.keys, job_id, unique.lives_s, token)
 
     def _name(self, name: bytes) -> bytes:
         """What follows the envelope in a plain add."""

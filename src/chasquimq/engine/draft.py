@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, SupportsIndex
 
 from chasquimq import wire
-from chasquimq.config import MAX_MS, U32, ProducerOptions, refuse_unknown
+from chasquimq.config import MAX_MS, U32, ProducerOptions, one_of, refuse_unknown
 from chasquimq.errors import ArgumentError, ConfigError, PayloadTooLargeError
-from chasquimq.job import BackoffSpec, Draft, Due, RetryOverride
+from chasquimq.job import BackoffSpec, Draft, Due, RetryOverride, Unique
 
 Delay = int | float | datetime | timedelta | None
 Backoff = int | BackoffSpec | Mapping[str, Any] | None
@@ -24,6 +24,9 @@ Wait = tuple[Due, int]  # when to run, and how many ms from now that is
 # What an envelope adds to its payload at the most, the caller's id apart.
 _ENVELOPE_BYTES = 64
 _RETRY_BYTES = 64
+
+DONE_WITHIN_S = 86_400  # an id that is unique until done, and whose job is never heard of again
+MAX_UNIQUE_MS = 10 * 366 * 86_400_000
 
 
 def plain(name: str | None, data: Any, options: ProducerOptions) -> Draft:
@@ -47,6 +50,8 @@ def draft(
     attempts: int | None = None,
     backoff: Backoff = None,
     job_id: str | None = None,
+    unique: str | None = None,
+    unique_for: float | timedelta | None = None,
 ) -> Draft:
     retry = None
     if attempts is not None or backoff is not None:
@@ -54,7 +59,10 @@ def draft(
     wait = None
     if delay_ms is not None or delay is not None:
         wait = read_delay(delay_ms, delay, now_ms)
-    return _draft(name, wire.encode(data), options, job_id, retry, wait)
+    once = None
+    if unique is not None or unique_for is not None:
+        once = read_unique(unique, unique_for, job_id)
+    return _draft(name, wire.encode(data), options, job_id, retry, wait, once)
 
 
 def raw_draft(
@@ -77,6 +85,7 @@ def _draft(
     job_id: str | None,
     retry: RetryOverride | None,
     wait: Wait | None,
+    unique: Unique | None = None,
 ) -> Draft:
     raw_name = b"" if name is None else wire.check_name(name)
     own_id = None if job_id is None else wire.check_job_id(job_id)
@@ -85,15 +94,10 @@ def _draft(
     if size > options.max_payload_bytes:
         raise PayloadTooLargeError(size, options.max_payload_bytes)
     if wait is None:
-        return Draft(raw_name, payload, own_id, retry)
+        return Draft(raw_name, payload, own_id, retry, unique=unique)
     due, wait_ms = wait
-    limit_s = options.max_delay_secs
-    if limit_s and wait_ms // 1000 > limit_s:
-        raise ConfigError(
-            f"a delay of {wait_ms // 1000} s exceeds max_delay_secs ({limit_s}); "
-            "raise it (0 means no limit), or schedule the job later"
-        )
-    return Draft(raw_name, payload, own_id, retry, due if wait_ms > 0 else None, wait_ms)
+    _check_limit(wait_ms, options)
+    return Draft(raw_name, payload, own_id, retry, due if wait_ms > 0 else None, wait_ms, unique)
 
 
 def read_payload(payload: bytes) -> bytes:
@@ -128,6 +132,24 @@ def read_delay(delay_ms: Delay, delay: Delay, now_ms: int) -> Wait:
     return Due(wait_ms), wait_ms
 
 
+def read_time(delay_ms: Delay, delay: Delay, now_ms: int, options: ProducerOptions) -> Due:
+    """When a delayed job is to run instead; a moment that has passed means now."""
+    if delay_ms is None and delay is None:
+        raise ConfigError("give delay_ms or delay: when is the job to run?")
+    due, wait_ms = read_delay(delay_ms, delay, now_ms)
+    _check_limit(wait_ms, options)
+    return due if wait_ms > 0 else Due(0)
+
+
+def _check_limit(wait_ms: int, options: ProducerOptions) -> None:
+    limit_s = options.max_delay_secs
+    if limit_s and wait_ms // 1000 > limit_s:
+        raise ConfigError(
+            f"a delay of {wait_ms // 1000} s exceeds max_delay_secs ({limit_s}); "
+            "raise it (0 means no limit), or schedule the job later"
+        )
+
+
 def _at(moment: datetime, now_ms: int) -> Wait:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -135,6 +157,27 @@ def _at(moment: datetime, now_ms: int) -> Wait:
     if at_ms < 0:
         raise ConfigError(f"a job cannot run before 1970: {moment.isoformat()}")
     return Due(at_ms, absolute=True), at_ms - now_ms
+
+
+def read_unique(mode: str | None, period: float | timedelta | None, job_id: str | None) -> Unique:
+    """For how long a caller's id admits no second job."""
+    if mode is not None:
+        one_of("unique", mode, ("until_done",))
+    if job_id is None:
+        raise ConfigError("a unique job needs a job_id: it is what is unique; give it one")
+    if period is None:
+        return Unique(DONE_WITHIN_S, until_done=True)
+    if isinstance(period, timedelta):
+        period = period / timedelta(milliseconds=1)
+    elif isinstance(period, bool) or not isinstance(period, int | float):
+        raise ArgumentError(
+            f"unique_for is a timedelta or a number of ms, got {type(period).__name__}"
+        )
+    if not 0 < period <= MAX_UNIQUE_MS:
+        raise ConfigError(
+            f"unique_for must be more than nothing and at most ten years, got {period} ms"
+        )
+    return Unique(math.ceil(period / 1000), until_done=mode is not None)
 
 
 def read_wait(delay_ms: int, now_ms: int) -> Wait:

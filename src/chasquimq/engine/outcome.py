@@ -17,15 +17,16 @@ from chasquimq.errors import EncodeError, TimeLimitError, UnrecoverableError
 from chasquimq.happening import Announce, Buried, Completed, Failed, RetryScheduled
 from chasquimq.job import Again, Dead, Envelope
 from chasquimq.policy.verdict import judge
-from chasquimq.store import Jobs
+from chasquimq.store import Holder, Jobs
 
 log = logging.getLogger(__name__)
 
 WARN_EVERY = 100
 
-# Envelope, name, raw name, runs so far, what the handler gets. A plain tuple: there is one per
-# job, and a named one costs more to make than the envelope costs to decode.
-Opened = tuple[Envelope, str, bytes, int, Any]
+# Envelope, name, raw name, runs so far, what the handler gets, and if its id is unique until it
+# is done, for how long at the most. A plain tuple: there is one per job, and a named one costs
+# more to make than the envelope costs to decode.
+Opened = tuple[Envelope, str, bytes, int, Any, bytes]
 Wrap = Callable[[Any], bytes | None]  # what a handler returned -> its bytes, None to keep nothing
 
 
@@ -46,9 +47,18 @@ class Outcomes:
         self.names: dict[bytes, str] = {}
 
     def completed(self, opened: Opened, entry_id: bytes, duration_us: int) -> None:
-        envelope, name, _, ran, _ = opened
+        envelope, name, _, ran, _, unique = opened
         self._announce(Completed(envelope.id, name, ran + 1, duration_us))
-        self._settler.ack(entry_id)
+        if unique:
+            self.free(opened, entry_id)
+        else:
+            self._settler.ack(entry_id)
+
+    def free(self, opened: Opened, entry_id: bytes, result: bytes | None = None) -> None:
+        """It is done, and so its id is free again."""
+        holder = Holder(opened[0].id, opened[0].created_at_ms)
+        command = self._jobs.free(entry_id, holder, result, self._options.results.ttl_s)
+        self._settler.move(Move(entry_id, command, _nothing))
 
     def returned(
         self, opened: Opened, entry_id: bytes, result: Any, duration_us: int
@@ -68,15 +78,18 @@ class Outcomes:
             return _unkept(
                 EncodeError(f"it is {len(kept)} bytes, the limit is {options.max_bytes}")
             )
-        command = self._jobs.finish(entry_id, envelope.id, kept, options.ttl_s)
-        self._settler.move(Move(entry_id, command, _nothing))
+        if opened[5]:
+            self.free(opened, entry_id, kept)
+        else:
+            command = self._jobs.finish(entry_id, envelope.id, kept, options.ttl_s)
+            self._settler.move(Move(entry_id, command, _nothing))
         self._announce(Completed(envelope.id, opened[1], opened[3] + 1, duration_us))
         return None
 
     def failed(
         self, opened: Opened, entry_id: bytes, error: BaseException, duration_us: int
     ) -> Again | Dead:
-        envelope, name, raw_name, ran, _ = opened
+        envelope, name, raw_name, ran, _, unique = opened
         ran += 1
         text = str(error) or type(error).__name__
         timed_out = isinstance(error, TimeLimitError)
@@ -84,17 +97,18 @@ class Outcomes:
         verdict = judge(envelope, ran, error, self._options.retry, random.randrange)
         if isinstance(verdict, Dead):
             body = wire.pack_envelope(envelope)
-            self.bury(entry_id, body, raw_name, verdict, job_id=envelope.id, error=error)
+            known = (envelope, unique)
+            self.bury(entry_id, body, raw_name, verdict, known, error=error)
         else:
-            self._retry(entry_id, envelope, name, raw_name, verdict)
+            self._retry(entry_id, opened, verdict)
         return verdict
 
-    def _retry(
-        self, entry_id: bytes, envelope: Envelope, name: str, raw_name: bytes, again: Again
-    ) -> None:
+    def _retry(self, entry_id: bytes, opened: Opened, again: Again) -> None:
+        envelope, name, raw_name, _, _, unique = opened
         envelope.attempt = again.attempt
         member = wire.join_member(raw_name, wire.pack_envelope(envelope))
-        command = self._jobs.retry(entry_id, again.delay_ms, member)
+        holder = Holder(envelope.id, envelope.created_at_ms) if unique else None
+        command = self._jobs.retry(entry_id, again.delay_ms, member, holder)
 
         def moved(answer: int) -> None:
             if answer:
@@ -109,11 +123,14 @@ class Outcomes:
         body: bytes,
         raw_name: bytes,
         dead: Dead,
+        known: tuple[Envelope, bytes] | None = None,
         *,
-        job_id: str = "",
         error: BaseException | None = None,
         detail: str | None = None,
     ) -> None:
+        """`known`: its envelope if that can be read, and its unique id's limit."""
+        envelope, unique = known or (None, b"")
+        job_id = envelope.id if envelope is not None else ""
         fields = wire.pack_dead(
             body,
             raw_name,
@@ -121,13 +138,15 @@ class Outcomes:
             dead.reason,
             detail=detail,
             job_id=job_id or None,
+            unique=unique,
             attempt=dead.attempt,
             error_type=type(error).__name__ if error is not None else None,
             error=str(error) if error is not None else None,
         )
         options = self._options.dead
         trim = options.max_len if options.on_full == "trim" else 0
-        command = self._jobs.bury(entry_id, fields, trim)
+        holder = Holder(job_id, envelope.created_at_ms) if envelope and unique else None
+        command = self._jobs.bury(entry_id, fields, trim, holder)
 
         def moved(length: int) -> None:
             if length:

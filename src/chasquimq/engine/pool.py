@@ -144,7 +144,7 @@ class Pool:
             opened = self._open(row)
             if opened is None:
                 continue
-            envelope, name, _, ran, job = opened
+            envelope, name, _, ran, job, unique = opened
             entry_id = row[0]
             line: Line = lines.get(name, default)
             call, limit_s = line
@@ -171,7 +171,10 @@ class Pool:
                 error = self._outcomes.returned(opened, entry_id, result, duration_us)
             elif error is None and not slot.cancelled:
                 announce(Completed(envelope.id, name, ran + 1, duration_us))
-                settler.ack(entry_id)
+                if unique:
+                    self._outcomes.free(opened, entry_id)
+                else:
+                    settler.ack(entry_id)
             if error is not None or slot.cancelled:
                 await self._ended_badly(slot, opened, entry_id, error, duration_us)
                 error = None
@@ -219,15 +222,16 @@ class Pool:
             name = outcomes.name(raw_name)
         try:
             envelope = wire.unpack_envelope(body)
+            unique = wire.unique_hint(fields) if len(fields) > 4 else b""
             ran = runs_so_far(envelope, row[3]) if len(row) > 3 else envelope.attempt
             limit = self._max_attempts
             if envelope.retry is not None:
                 limit = budget(envelope, self._options.retry)
             if ran >= limit:
                 dead = Dead(ran, Reason.RETRIES_EXHAUSTED)
-                outcomes.bury(entry_id, body, raw_name, dead, job_id=envelope.id)
+                outcomes.bury(entry_id, body, raw_name, dead, (envelope, unique))
                 return None
-            return envelope, name, raw_name, ran, self._unwrap(envelope, name, ran)
+            return envelope, name, raw_name, ran, self._unwrap(envelope, name, ran), unique
         except WireError as error:
             outcomes.bury(entry_id, body, raw_name, Dead(0, Reason.DECODE_FAILED), error=error)
             return None

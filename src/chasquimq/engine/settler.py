@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 AGAIN_S = 0.2
 _BROKEN = ConnectionError("no answer")
-SCRIPTS = ("ack", "ack_held", "finish", "retry", "bury")
+SCRIPTS = ("ack", "ack_held", "finish", "free", "retry", "bury")
 
 
 class Move(NamedTuple):
