@@ -77,6 +77,17 @@ PRINTS = {
         r"  run 2 of invoice-7: ada was charged by an earlier run, so nothing is done",
         r"two runs, one charge: ada has 9500 cents",
     ],
+    "sync_queue.py": [
+        r"ada: signed up",
+        r"grace: signed up",
+        r"edsger: signed up",
+        r"mallory: rolled back, no such mailbox",
+        r"two processes imported: 203 jobs wait",
+        r"  a mail to (ada|grace|edsger)",
+        r"  a mail to (ada|grace|edsger)",
+        r"  a mail to (ada|grace|edsger)",
+        r"the report has 200 users",
+    ],
     "demo.py": [
         r"  added     5000 of 5000",
         r"  done      5241 of 5241",

@@ -49,6 +49,7 @@ UNSAFE_CALLS = {"eval", "exec", "yaml.load"}
 # Tasks belong to a TaskGroup. Whoever starts one otherwise says here who ends it.
 LOOSE_TASKS = {
     "engine/listener.py": "who waits last, or Queue.close, cancels it and waits for its end",
+    "sync.py": "a thread waits for each call, or gives it up; at exit all are ended and waited for",
     "store/link.py": "the link owns its mending; close() cancels it and waits for its end",
 }
 
