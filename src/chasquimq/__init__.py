@@ -11,6 +11,7 @@ from chasquimq.errors import (
     ConfigError,
     EncodeError,
     JobFailedError,
+    ModelError,
     NameTooLongError,
     NoHandlerError,
     NotSupportedError,
@@ -28,7 +29,7 @@ from chasquimq.errors import (
 )
 from chasquimq.handler import Handler, Route, Router
 from chasquimq.health import Health
-from chasquimq.job import BackoffSpec, Job
+from chasquimq.job import BackoffSpec, Counts, Job
 from chasquimq.native import Consumer, Producer, Promoter
 from chasquimq.observe.memory import InMemorySink
 from chasquimq.observe.metrics import MetricsSink
@@ -43,6 +44,7 @@ __all__ = [
     "ChasquiError",
     "ConfigError",
     "Consumer",
+    "Counts",
     "EncodeError",
     "Handler",
     "Health",
@@ -50,6 +52,7 @@ __all__ = [
     "Job",
     "JobFailedError",
     "MetricsSink",
+    "ModelError",
     "NameTooLongError",
     "NoHandlerError",
     "NotSupportedError",

@@ -22,6 +22,7 @@ Kind = TypeVar("Kind")
 
 OnFull = Literal["raise", "wait", "trim"]
 DialectName = Literal["native", "portable"]
+Durability = Literal["memory", "local", "replicated"]
 
 U32 = 2**32 - 1
 MAX_MS = 2**53 - 1  # beyond it a sorted set's score, a double, loses whole milliseconds
@@ -94,12 +95,30 @@ class EventOptions(Options, frozen=True):
         at_least(self, 1, "max_len", "max_waiting")
 
 
+class DurabilityOptions(Options, frozen=True):
+    """What must have a job before its add returns, and how long it may take to say so."""
+
+    durability: Durability = "memory"
+    replicas: int = 1
+    durability_timeout_ms: int = 5_000
+
+    def __post_init__(self) -> None:
+        check_durability(self.durability)
+        within(self, "replicas", 1, 1_000)
+        within(self, "durability_timeout_ms", 1, 3_600_000)
+
+
+def check_durability(durability: object) -> None:
+    one_of("durability", durability, ("memory", "local", "replicated"))
+
+
 class ProducerOptions(Options, frozen=True):
     max_stream_len: int = 1_000_000
     on_full: OnFull = "raise"
     max_delay_secs: int = 2_592_000
     max_payload_bytes: int = 1_048_576
     chunk: int = 48
+    durable: DurabilityOptions = DurabilityOptions()
     events: EventOptions = EventOptions()
     stream: StreamOptions = StreamOptions()
     connect: ConnectOptions = ConnectOptions()
@@ -267,7 +286,6 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> No
 
 def suggesting(function: Callable[P, R]) -> Callable[P, R]:
     """Answer an unknown keyword with the nearest known one, at no cost to correct calls."""
-    where = function.__qualname__.removesuffix(".__init__")
     known = [name for name in inspect.signature(function).parameters if name != "self"]
 
     @functools.wraps(function)
@@ -275,6 +293,10 @@ def suggesting(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except TypeError:
+            # The class that the caller knows, not the one in which the method happens to stand.
+            where = type(args[0]).__name__ if args else function.__qualname__
+            if function.__name__ != "__init__":
+                where += f".{function.__name__}"
             refuse_unknown(kwargs, known, where)
             raise
 

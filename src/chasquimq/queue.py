@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from chasquimq import wire
 from chasquimq.address import DEFAULT_URL, CredentialProvider, read_url
 from chasquimq.config import (
     ConnectOptions,
     DialectName,
+    Durability,
+    DurabilityOptions,
     EventOptions,
     OnFull,
     ProducerOptions,
@@ -19,31 +22,31 @@ from chasquimq.config import (
     refuse_unknown,
     suggesting,
 )
+from chasquimq.engine.care import Care
 from chasquimq.engine.draft import Backoff, Delay, draft, plain
-from chasquimq.engine.listener import Waiter, dismiss, listen, seconds
+from chasquimq.engine.listener import dismiss
 from chasquimq.engine.producer import now_ms
 from chasquimq.engine.session import Session, raise_for
 from chasquimq.engine.writer import LinkWriter
 from chasquimq.errors import (
-    ArgumentError,
     ChasquiError,
     ConfigError,
     NotSupportedError,
-    ResultTimeoutError,
-    ShutdownError,
 )
 from chasquimq.happening import Announce
 from chasquimq.job import Draft, Job
 from chasquimq.observe.announce import announcer
 from chasquimq.observe.stream import EventStream
 from chasquimq.store import Dialer, Store
-from chasquimq.store.results import unpack_result
 
 MAX_TOLD = 65_536  # events that wait to be written: those of a large bulk come all at once
-_JOB_KEYS = ("name", "data", "delay_ms", "delay", "attempts", "backoff", "job_id")
+_JOB_KEYS = (
+    *("name", "data", "delay_ms", "delay", "attempts", "backoff"),
+    *("job_id", "unique", "unique_for"),
+)
 
 
-class Queue:
+class Queue(Care):
     """Adds jobs to one queue, and looks after its delayed and its dead ones.
 
     It connects on first use, may be shared by all tasks of an event loop, and may be used again
@@ -64,6 +67,9 @@ class Queue:
         events_enabled: bool = True,
         events_max_stream_len: int | None = None,
         waiting_events: bool = False,
+        durability: Durability | None = None,
+        replicas: int | None = None,
+        durability_timeout_ms: int | None = None,
         reconnect_max_attempts: int | None = None,
         credential_provider: CredentialProvider | None = None,
         dialect: DialectName | None = None,
@@ -82,6 +88,12 @@ class Queue:
             on_full=on_full,
             max_delay_secs=max_delay_secs,
             max_payload_bytes=max_payload_bytes,
+            durable=given(
+                DurabilityOptions,
+                durability=durability,
+                replicas=replicas,
+                durability_timeout_ms=durability_timeout_ms,
+            ),
             events=events,
             connect=connect,
         )
@@ -115,18 +127,24 @@ class Queue:
         attempts: int | None = None,
         backoff: Backoff = None,
         job_id: str | None = None,
+        unique: Literal["until_done"] | None = None,
+        unique_for: float | timedelta | None = None,
+        durability: Durability | None = None,
         repeat: None = None,
         missed_fires: None = None,
     ) -> Job:
         """Add one job. It runs at once, or after `delay_ms` / `delay` (ms, timedelta, datetime).
 
-        `job_id` makes the add idempotent; `attempts` and `backoff` override the worker's rules.
+        `job_id` makes the add idempotent; with `unique_for` or `unique="until_done"` no process
+        can bring in a second job with this id, and the answer's `duplicate` says whether it was
+        one. `attempts` and `backoff` override the worker's rules, `durability` the queue's.
         """
         if repeat is not None or missed_fires is not None:
             raise NotSupportedError("this version has no repeatable jobs; leave repeat out")
         created_ms = now_ms()
         at_once = delay_ms is None and delay is None
-        if at_once and attempts is None and backoff is None and job_id is None:
+        free = job_id is None and unique is None and unique_for is None
+        if at_once and free and attempts is None and backoff is None:
             ready = plain(name, data, self._options)
         else:
             ready = draft(
@@ -139,16 +157,19 @@ class Queue:
                 attempts=attempts,
                 backoff=backoff,
                 job_id=job_id,
+                unique=unique,
+                unique_for=unique_for,
             )
         session = self._here()
-        producer = session.live or await session.producer()
+        live = session.live if durability is None else None
+        producer = live or await session.producer(durability)
         if ready.due is None and not producer.has_room(1):
             await producer.admit(1)
         new_id, order = producer.send_one(ready, created_ms)
         await order.future
         if order.errors:
             raise order.errors[0]
-        job = Job(new_id, name or "", data, 0, created_ms)
+        job = Job(new_id, name or "", data, 0, created_ms, bool(order.duplicates))
         job._queue = self
         return job
 
@@ -163,6 +184,9 @@ class Queue:
         delay: Delay = None,
         attempts: int | None = None,
         backoff: Backoff = None,
+        unique: Literal["until_done"] | None = None,
+        unique_for: float | timedelta | None = None,
+        durability: Durability | None = None,
     ) -> Job:
         """Add a job whose id comes in only once, while the server remembers it."""
         return await self.add(
@@ -173,9 +197,14 @@ class Queue:
             delay=delay,
             attempts=attempts,
             backoff=backoff,
+            unique=unique,
+            unique_for=unique_for,
+            durability=durability,
         )
 
-    async def add_bulk(self, jobs: Sequence[Mapping[str, Any]]) -> list[Job]:
+    async def add_bulk(
+        self, jobs: Sequence[Mapping[str, Any]], *, durability: Durability | None = None
+    ) -> list[Job]:
         """Add many jobs in one pipelined write, whatever options they carry.
 
         All are checked before any is sent. If some cannot be accepted the error's `outcomes`
@@ -185,7 +214,7 @@ class Queue:
         drafts = [self._draft(place, job, created_ms) for place, job in enumerate(jobs)]
         if not drafts:
             return []
-        ids, order = await self._here().send(drafts, created_ms)
+        ids, order = await self._here().send(drafts, created_ms, durability)
         added = [  # while Redis works
             Job(job_id, job.get("name") or "", job["data"], 0, created_ms)
             for job_id, job in zip(ids, jobs, strict=True)
@@ -193,65 +222,10 @@ class Queue:
         for job in added:
             job._queue = self
         await order.future
+        for place in order.duplicates:
+            added[place].duplicate = True
         raise_for(order, added)
         return added
-
-    async def cancel_delayed(self, job_id: str) -> bool:
-        """Take back a delayed job that was added with this `job_id`; False if it is too late."""
-        wire.check_job_id(job_id)
-        return await (await self._here().store()).delayed.cancel(job_id)
-
-    async def peek_dlq(self, limit: int = 20) -> list[dict[str, Any]]:
-        """The oldest dead jobs, and why they died."""
-        entries = await (await self._here().store()).dead.peek(limit)
-        return [entry.to_dict() for entry in entries]
-
-    async def replay_dlq(self, limit: int = 100) -> int:
-        """Bring the oldest dead jobs back, with fresh attempts; answers how many."""
-        return await (await self._here().store()).dead.replay(limit)
-
-    async def get_job_result(self, job_id: str, default: Any = None) -> Any:
-        """What the job's handler returned; `default` if nothing is stored (yet, or any more)."""
-        wire.check_job_id(job_id)
-        [stored] = await (await self._here().store()).results.get([job_id])
-        return default if stored is None else unpack_result(job_id, stored)
-
-    async def get_job_result_bulk(self, ids: Sequence[str]) -> list[Any]:
-        """What the jobs' handlers returned, in order; None where nothing is stored."""
-        if isinstance(ids, str):
-            raise ArgumentError(f"get_job_result_bulk takes a list of ids, got the str {ids!r:.80}")
-        ids = list(ids)
-        for job_id in ids:
-            wire.check_job_id(job_id)
-        if not ids:
-            return []
-        found = await (await self._here().store()).results.get(ids)
-        return [
-            None if stored is None else unpack_result(job_id, stored)
-            for job_id, stored in zip(ids, found, strict=True)
-        ]
-
-    async def wait_for_result(
-        self, job_id: str, timeout: float = 30.0, poll_interval: float = 1.0
-    ) -> Any:
-        """What the job's handler returned, once it has; JobFailedError if the job died.
-
-        All who wait in a queue share one connection that hears its events; besides, results
-        are looked for each `poll_interval` seconds.
-        """
-        wire.check_job_id(job_id)
-        limit_s = seconds("timeout", timeout)
-        waiter = Waiter(job_id, seconds("poll_interval", poll_interval))
-        try:
-            async with asyncio.timeout(limit_s):
-                session = self._here()
-                store = await session.store()
-                if session is not self._session:
-                    raise ShutdownError("the queue was closed while it was being opened")
-                stored = await listen(self._place, waiter, store, session)
-        except TimeoutError:
-            raise ResultTimeoutError(job_id, self.name, limit_s, waiter.completed) from None
-        return unpack_result(job_id, stored)
 
     async def close(self) -> None:
         """Wait for what is on its way, then disconnect."""

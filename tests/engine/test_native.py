@@ -16,7 +16,8 @@ from chasquimq import (
 )
 from chasquimq.address import read_url
 from chasquimq.config import ProducerOptions
-from chasquimq.engine.producer import Order, now_ms
+from chasquimq.engine.order import Order
+from chasquimq.engine.producer import now_ms
 from chasquimq.engine.session import Session, raise_for
 from chasquimq.job import BackoffSpec, Envelope, RetryOverride
 from chasquimq.native import Producer
@@ -170,7 +171,8 @@ async def test_a_delayed_bulk_has_one_delay(desk: Desk) -> None:
     await door.shutdown()
     found = members(desk)
     assert [found[job_id][:2] for job_id in ids] == [(b"", b"a"), (b"", b"b")]
-    assert not desk.redis.keys(desk.keys.tag + b"d[il]*")
+    assert not desk.redis.keys(desk.keys.dlid("*"))
+    assert sorted(desk.redis.keys(desk.keys.didx("*"))) == sorted(map(desk.keys.didx, ids))
 
 
 async def test_a_delayed_bulk_with_ids_comes_in_once_per_id(desk: Desk) -> None:
@@ -202,7 +204,7 @@ async def test_a_bulk_that_came_in_by_halves_is_told_by_ids() -> None:
     order = Order(3, asyncio.get_running_loop().create_future())
     order.settle(2)
     order.fail(1, UnconfirmedError("the answer was lost"))
-    with pytest.raises(UnconfirmedError, match="1 of 3 jobs were not accepted") as caught:
+    with pytest.raises(UnconfirmedError, match="1 of 3 jobs were not confirmed") as caught:
         raise_for(order, ["a", "b", "c"])
     assert caught.value.outcomes == ["a", order.errors[1], "c"]
 

@@ -13,6 +13,7 @@ import pytest
 from chasquimq import (
     BackoffSpec,
     Consumer,
+    Counts,
     Job,
     Producer,
     Promoter,
@@ -22,6 +23,7 @@ from chasquimq import (
     Route,
     Worker,
 )
+from chasquimq.engine.graveyard import Which
 from chasquimq.health import Connection, Counters, Health
 from chasquimq.job import NativeJob
 from tests.examples.page import ROOT
@@ -48,6 +50,7 @@ def rows(text: str) -> dict[str, str]:
         ("queue.md", "Queue(name, *, ...)", Queue.__init__),
         ("queue.md", "await add(name, data, *, ...)", Queue.add),
         ("queue.md", "await wait_for_result(job_id, ...)", Queue.wait_for_result),
+        ("queue.md", "await reschedule(job_id, ...)", Queue.reschedule),
         ("queue-events.md", "QueueEvents(queue_name, *, ...)", QueueEvents.__init__),
         ("worker.md", "Worker(queue_name, handler, *, ...)", Worker.__init__),
         ("native.md", "Producer(redis_url, queue_name, *, ...)", Producer.__init__),
@@ -71,7 +74,19 @@ def test_every_parameter_is_listed(page: str, heading: str, function: Callable[.
             assert listed[name] == f"`{default!r}`".replace("'", '"'), name
 
 
-@pytest.mark.parametrize("method", [n for n in vars(Queue) if n[0] != "_"])
+@pytest.mark.parametrize("method", [n for n in dir(Queue) if n.endswith("_dlq")])
+def test_a_method_of_the_dlq_is_shown_with_its_parameters(method: str) -> None:
+    _, *own = inspect.signature(getattr(Queue, method)).parameters.values()
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in own]
+    assert section("queue.md", f"await {method}{inspect.Signature(bare)}")
+
+
+def test_every_filter_of_the_dlq_is_listed() -> None:
+    listed = rows(section("queue.md", "await peek_dlq(limit=20, *, after=None, **which)"))
+    assert list(listed) == list(Which.__annotations__)
+
+
+@pytest.mark.parametrize("method", [n for n in dir(Queue) if n[0] != "_"])
 def test_every_method_of_a_queue_is_there(method: str) -> None:
     assert re.search(rf"`{method}|await {method}", (REFERENCE / "queue.md").read_text())
 
@@ -97,6 +112,11 @@ def test_every_field_of_a_value_is_there(kind: type) -> None:
     text = "".join((REFERENCE / f"{page}.md").read_text() for page in ("worker", "queue", "job"))
     for field in kind.__struct_fields__:  # type: ignore[attr-defined]
         assert f"`{field}`" in text
+
+
+def test_every_count_is_there() -> None:
+    listed = rows(section("queue.md", "Counts"))
+    assert list(listed) == list(Counts.__struct_fields__)
 
 
 def test_everything_of_a_job_is_there() -> None:

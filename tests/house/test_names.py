@@ -13,6 +13,7 @@ ERRORS = {
     "ConfigError",
     "EncodeError",
     "JobFailedError",
+    "ModelError",
     "NameTooLongError",
     "NoHandlerError",
     "NotSupportedError",
@@ -29,7 +30,7 @@ ERRORS = {
     "WireError",
 }
 DOORS = {"Consumer", "Producer", "Promoter", "Queue", "QueueEvents", "Worker"}
-VALUES = {"BackoffSpec", "Handler", "Health", "Job", "QueueEvent", "Route", "Router"}
+VALUES = {"BackoffSpec", "Counts", "Handler", "Health", "Job", "QueueEvent", "Route", "Router"}
 SINKS = {"InMemorySink", "MetricsSink"}
 PUBLIC = ERRORS | DOORS | VALUES | SINKS | {"version", "run_workers"}
 

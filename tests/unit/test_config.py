@@ -11,6 +11,7 @@ from chasquimq.config import (
     U32,
     ConnectOptions,
     DeadOptions,
+    DurabilityOptions,
     EventOptions,
     FollowOptions,
     JanitorOptions,
@@ -43,6 +44,8 @@ BOUNDS: list[tuple[type[Options], str, int, int | None]] = [  # (struct, option,
     (ProducerOptions, "max_delay_secs", 0, None),
     (ProducerOptions, "max_payload_bytes", 1, None),
     (ProducerOptions, "chunk", 1, None),
+    (DurabilityOptions, "replicas", 1, 1_000),
+    (DurabilityOptions, "durability_timeout_ms", 1, 3_600_000),
     (ReadOptions, "batch", 1, None),
     (ReadOptions, "block_ms", 1, None),
     (ReadOptions, "claim_idle_ms", 1, None),
@@ -75,6 +78,7 @@ BOUNDS: list[tuple[type[Options], str, int, int | None]] = [  # (struct, option,
 ]
 CHOICES: list[tuple[type[Options], str, tuple[str, ...]]] = [
     (ProducerOptions, "on_full", ("raise", "wait", "trim")),
+    (DurabilityOptions, "durability", ("memory", "local", "replicated")),
     (DeadOptions, "on_full", ("warn", "trim")),
 ]
 DEFAULTS: list[tuple[Options, dict[str, Any]]] = [  # what the reference and its documents promise
@@ -82,6 +86,7 @@ DEFAULTS: list[tuple[Options, dict[str, Any]]] = [  # what the reference and its
         ProducerOptions(),
         {"max_stream_len": 1_000_000, "max_delay_secs": 2_592_000, "on_full": "raise"},
     ),
+    (DurabilityOptions(), {"durability": "memory", "replicas": 1, "durability_timeout_ms": 5_000}),
     (WorkerOptions(), {"group": "default", "concurrency": 100, "drain_ms": 30_000}),
     (ReadOptions(), {"block_ms": 5_000, "claim_idle_ms": 30_000, "max_payload_bytes": 1_048_576}),
     (RetryOptions(), {"max_attempts": 25, "delay_ms": 100, "max_delay_ms": 30_000}),

@@ -5,6 +5,9 @@
    un-answered than the server remembers ids for;
 3. answers settle orders. A connection that breaks: what the server would recognise is sent
    again, for the rest nobody knows, and the caller is told so.
+
+With a witness (durable adds) each write ends with a wait, and only one is on its way: what comes in
+meanwhile gathers, and goes out together with one wait for all.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -22,10 +25,12 @@ from chasquimq import wire
 from chasquimq.config import ProducerOptions
 from chasquimq.engine.command import SCRIPTS, Scribe, tail
 from chasquimq.engine.herald import Herald, Observe
-from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError, UnconfirmedError
+from chasquimq.engine.order import Order, Parcel
+from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError
 from chasquimq.job import Draft
 from chasquimq.policy.admission import fits
-from chasquimq.store import Store, build, open_stream
+from chasquimq.store import Store, Witness, build, open_stream
+from chasquimq.store.durability import Doubt
 from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.resp import pack
 
@@ -35,63 +40,6 @@ AGAIN_S = 0.1
 GOODBYE_S = 5.0
 PORTABLE_WINDOW = 5_000
 PLAIN = frozenset((bytes, int))  # the types of answers that are no errors
-_NONE: frozenset[int] = frozenset()
-
-
-class Order:
-    """One add, or one bulk: resolved when each of its jobs has an outcome (None: accepted)."""
-
-    __slots__ = ("count", "duplicates", "errors", "future", "left")
-
-    def __init__(self, count: int, future: asyncio.Future[None]) -> None:
-        self.count = self.left = count
-        self.errors: dict[int, ChasquiError] = {}  # by their place in the order
-        self.duplicates: Set[int] = _NONE  # the places of jobs whose id was there already
-        self.future = future
-
-    @property
-    def outcomes(self) -> list[ChasquiError | None]:
-        return [self.errors.get(place) for place in range(self.count)]
-
-    def settle(self, count: int) -> None:
-        self.left -= count
-        if self.left == 0 and not self.future.done():
-            self.future.set_result(None)
-
-    def fail(self, index: int, error: ChasquiError) -> None:
-        self.errors[index] = error
-        self.settle(1)
-
-    def repeated(self, index: int) -> None:
-        if not isinstance(self.duplicates, set):
-            self.duplicates = set()
-        self.duplicates.add(index)
-
-
-class Parcel:
-    """A few commands of one order that share their fate when the connection breaks."""
-
-    __slots__ = ("commands", "first", "memory_s", "order", "until")
-
-    def __init__(
-        self,
-        order: Order,
-        first: int,
-        commands: list[bytes],
-        memory_s: float,
-        until: float | None = None,
-    ) -> None:
-        self.order = order
-        self.first = first  # the place of its first command in the order
-        self.commands = commands
-        self.memory_s = memory_s  # so long, sent twice, it comes in once; 0: never
-        self.until = until  # it was sent, and may be sent again until then
-
-    def split(self) -> list[Parcel]:
-        return [
-            Parcel(self.order, self.first + place, [command], self.memory_s, self.until)
-            for place, command in enumerate(self.commands)
-        ]
 
 
 class Producer:
@@ -103,6 +51,7 @@ class Producer:
         options: ProducerOptions,
         producer_id: str | None = None,
         observe: Observe | None = None,
+        witness: Witness | None = None,
     ) -> None:
         self.producer_id = producer_id or str(uuid.uuid4())
         self._store = store
@@ -114,25 +63,38 @@ class Producer:
             trim=options.max_stream_len if options.on_full == "trim" else 0,
         )
         self._scribe = Scribe(store, self._dialect, options)
+        self._witness = witness
+        self._write = self._scribe.write if witness is None else self._scribe.write_own
         self._mint = wire.Mint()
         self._line: deque[Parcel] = deque()
         self._quiet: asyncio.Future[None] | None = None  # someone waits for all answers
         self._window = PORTABLE_WINDOW
+        self._chunk = options.chunk if witness is None else PORTABLE_WINDOW
         self._unanswered = 0
         self._depth = 0  # the stream's length as Redis last told it
         self._sent = 0  # jobs sent since
-        self._xlen = pack("XLEN", store.keys.stream)
+        self._after = pack("XLEN", store.keys.stream)  # what follows the jobs of a write
+        self._after_answers = 1
+        self._goodbye_s = GOODBYE_S
         self._scheduled = False
         self._closing = False
         self._loop = asyncio.get_running_loop()
         self._pausing: asyncio.TimerHandle | None = None
-        self.link = store.new_link()
+        wait_ms = 0
+        if witness is not None:
+            wait_ms = witness.timeout_ms
+            self._after += witness.commands
+            self._after_answers += witness.answers
+            self._goodbye_s += 2 * wait_ms / 1000  # that of the write on its way, and one more
+        self.link = store.new_link(extra_reply_ms=wait_ms)
         self.link.on_up = self._up
         self.link.on_given_up = self._abandon
         waiting = options.events.max_waiting
         self._herald = Herald(self.link, observe, waiting) if observe else None
 
     async def open(self) -> None:
+        if self._witness is not None:
+            await self._witness.check(self._store.link)
         memory = await open_stream(
             self._store.link, self._store.keys, self._dialect, self._options.stream
         )
@@ -147,7 +109,7 @@ class Producer:
         self._closing = True
         if self._line or self._unanswered:
             self._quiet = self._loop.create_future()
-            await asyncio.wait([self._quiet], timeout=GOODBYE_S)
+            await asyncio.wait([self._quiet], timeout=self._goodbye_s)
         self._abandon(ShutdownError("the queue was closed before this job was sent"))
         if self._herald is not None:
             await self._herald.close()
@@ -155,7 +117,9 @@ class Producer:
 
     def send(self, drafts: Sequence[Draft], now_ms: int) -> tuple[list[str], Order]:
         """Send admitted drafts as one order; answers their ids, and what to wait for."""
-        order = self._order(len(drafts))
+        if self._closing:
+            raise _closed()
+        order = Order(len(drafts), self._loop.create_future())
         ids = self._enqueue(order, drafts, now_ms)
         if self._herald is not None:
             self._herald.promise(order, ids, drafts)
@@ -163,19 +127,16 @@ class Producer:
 
     def send_one(self, draft: Draft, now_ms: int) -> tuple[str, Order]:
         """The same for a single draft, as most adds are."""
-        order = self._order(1)
+        if self._closing:
+            raise _closed()
         job_id = draft.own_id or self._mint.one(now_ms)
-        command, memory_s = self._scribe.write(job_id, draft, now_ms, tail(now_ms))
-        self._push(Parcel(order, 0, [command], memory_s))
         text_id = job_id.decode()
+        order = Order(1, self._loop.create_future(), (text_id,))
+        command, memory_s = self._write(job_id, draft, now_ms, tail(now_ms))
+        self._push(Parcel(order, 0, [command], memory_s))
         if self._herald is not None:
             self._herald.promise(order, (text_id,), (draft,))
         return text_id, order
-
-    def _order(self, count: int) -> Order:
-        if self._closing:
-            raise ShutdownError("the queue is closed")
-        return Order(count, self._loop.create_future())
 
     # -- admission -------------------------------------------------------------------------------
 
@@ -209,10 +170,10 @@ class Producer:
 
     def _enqueue(self, order: Order, drafts: Sequence[Draft], now_ms: int) -> list[str]:
         # Never more in one write than may be un-answered: all of it may have to be sent again.
-        chunk = min(self._options.chunk, self._window)
+        chunk = min(self._chunk, self._window)
         minted = self._mint.many(now_ms, len(drafts)) if len(drafts) > 1 else None
-        write, ending = self._scribe.write, tail(now_ms)
-        ids: list[str] = []
+        write, ending = self._write, tail(now_ms)
+        order.ids = ids = []
         commands: list[bytes] = []
         memory_s = 0.0
         for place, draft in enumerate(drafts):
@@ -234,7 +195,7 @@ class Producer:
         self._line.append(parcel)
         if pipe is not None and pipe.idle and len(self._line) == 1:
             self._flush()  # nobody to share a write with: do not wait for the turn to end
-        elif len(parcel.commands) >= self._options.chunk:
+        elif len(parcel.commands) >= self._chunk:
             self._flush()
         elif not self._scheduled:
             self._scheduled = True
@@ -242,11 +203,13 @@ class Producer:
 
     def _flush(self) -> None:
         self._scheduled = False
-        line, chunk, now = self._line, self._options.chunk, self._loop.time()
+        line, chunk, now = self._line, self._chunk, self._loop.time()
         while line:
             pipe = self.link.pipe
             if pipe is None or pipe.full or self._pausing is not None:
                 return  # `_up`, `_drained`, an answer or the end of the pause come back here
+            if self._witness is not None and self._unanswered:
+                return
             parcels: list[Parcel] = []
             count = 0
             while line and (not parcels or count + len(line[0].commands) <= chunk):
@@ -264,41 +227,52 @@ class Producer:
             self._sent += count
             data = b"".join([command for parcel in parcels for command in parcel.commands])
             landed, lost = partial(self._landed, parcels), partial(self._lost, parcels, now)
-            pipe.send(data + self._xlen, count + 1, landed, lost)
+            pipe.send(data + self._after, count + self._after_answers, landed, lost)
 
     def _up(self) -> None:
         pipe = self.link.pipe
         assert pipe is not None
         pipe.on_drained = self._flush
+        if self._witness is not None:
+            pipe.load(SCRIPTS)  # else the first write finds them missing, and waits for nothing
         self._flush()
 
     # -- answers come back -----------------------------------------------------------------------
 
     def _landed(self, parcels: list[Parcel], replies: list[Any]) -> None:
+        doubt = None
+        if self._witness is not None:
+            waited, marked = replies.pop(), replies.pop()
+            doubt = self._witness.doubt(marked, waited)
         depth = replies.pop()
         self._unanswered -= len(replies)
         if isinstance(depth, int):
             self._depth, self._sent = depth, self._unanswered
         kinds = set(map(type, replies))
-        if kinds <= PLAIN and (int not in kinds or 0 not in replies):
+        if doubt is None and kinds <= PLAIN and (int not in kinds or 0 not in replies):
             for parcel in parcels:
                 parcel.order.settle(len(parcel.commands))
         else:
-            self._sort_out(parcels, replies)
+            self._sort_out(parcels, replies, doubt)
         if self._line:
             self._flush()
         self._rest()
 
-    def _sort_out(self, parcels: list[Parcel], replies: list[Any]) -> None:
-        """Some were refused, for good or only for now, or were there already."""
+    def _sort_out(
+        self, parcels: list[Parcel], replies: list[Any], doubt: Doubt | None = None
+    ) -> None:
+        """Some were refused, for good or only for now, or were there already, or are in doubt."""
         again: list[Parcel] = []
         passing: set[Fault] = set()
         single = [one for parcel in parcels for one in parcel.split()]
         for parcel, reply in zip(single, replies, strict=True):
             if not isinstance(reply, Exception):
-                if reply == 0:
+                if (reply if parcel.said is None else parcel.said) == 0:
                     parcel.order.repeated(parcel.first)
-                parcel.order.settle(1)
+                if doubt is None:
+                    parcel.order.settle(1)
+                else:
+                    parcel.order.doubted(parcel.first, doubt)
                 continue
             fault = classify(reply)
             if fault in (Fault.AWAY, Fault.SCRIPT) and not self._closing:
@@ -316,6 +290,8 @@ class Producer:
         self._unanswered -= total
         answered = replies[:total]
         single = [one for parcel in parcels for one in parcel.split()]
+        if self._witness is not None:
+            answered = self._unwitnessed(single, answered)
         silent = single[len(answered) :]
         again: list[Parcel] = []
         for parcel in silent:
@@ -330,10 +306,17 @@ class Producer:
             self._sort_out(single[: len(answered)], answered)
         self._rest()
 
+    def _unwitnessed(self, parcels: list[Parcel], answered: list[Any]) -> list[Any]:
+        """The wait was cut off, so all of it goes again, but the first answer is the true one."""
+        for parcel, reply in zip(parcels, answered, strict=False):
+            if parcel.said is None and not isinstance(reply, Exception):
+                parcel.said = reply
+        return []
+
     def _forgotten(self, parcel: Parcel) -> None:
         """It was sent, and must not be sent again: the server might not recognise it."""
         for place in range(len(parcel.commands)):
-            parcel.order.fail(parcel.first + place, _unconfirmed())
+            parcel.order.lost(parcel.first + place)
         self._rest()
 
     def _rest(self) -> None:
@@ -359,11 +342,8 @@ class Producer:
                 parcel.order.fail(parcel.first + place, error)
 
 
-def _unconfirmed() -> UnconfirmedError:
-    return UnconfirmedError(
-        "the connection broke before the answer came: the job may be in, or not. "
-        "Give a job_id to make adding it again safe"
-    )
+def _closed() -> ShutdownError:
+    return ShutdownError("the queue is closed")
 
 
 def now_ms() -> int:

@@ -1,16 +1,22 @@
-"""What a producers' door has open in one event loop: the store, and a producer once it adds."""
+"""What a producers' door has open in one event loop: the store, and producers once it adds.
+
+There is one producer for each kind of durability that is used, because a wait holds up everything
+behind it on its connection. They share their name, so that the server recognises a job that is
+added again with another one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 
-from chasquimq.config import ProducerOptions
+from chasquimq.config import Durability, ProducerOptions, check_durability
 from chasquimq.engine.herald import Observe
-from chasquimq.engine.producer import Order, Producer
+from chasquimq.engine.order import Order
+from chasquimq.engine.producer import Producer
 from chasquimq.errors import QueueFullError, ShutdownError, UnconfirmedError
 from chasquimq.job import Draft
-from chasquimq.store import Store
+from chasquimq.store import Store, Witness
 
 
 class Session:
@@ -23,11 +29,12 @@ class Session:
         observe: Observe | None = None,
     ) -> None:
         self.loop = loop
-        self.live: Producer | None = None
+        self.live: Producer | None = None  # of the usual durability
         self._store = store
         self._options = options
         self._producer_id = producer_id
         self._observe = observe
+        self._producers: dict[Durability, Producer] = {}
         self._opened = False
         self._closed = False
         self._opening = asyncio.Lock()
@@ -38,21 +45,33 @@ class Session:
                 await self._open_store()
         return self._store
 
-    async def producer(self) -> Producer:
-        if self.live is None:
+    async def producer(self, durability: Durability | None = None) -> Producer:
+        """The one for this durability, opened when it is first asked for."""
+        level = self._options.durable.durability if durability is None else durability
+        check_durability(level)
+        if level not in self._producers:
             async with self._opening:
-                if self.live is None:
+                if level not in self._producers:
                     await self._open_store()
-                    producer = Producer(
-                        self._store, self._options, self._producer_id, self._observe
-                    )
-                    await producer.open()
-                    self.live = producer
-        return self.live
+                    self._producers[level] = await self._open_producer(level)
+        return self._producers[level]
 
-    async def send(self, drafts: Sequence[Draft], created_ms: int) -> tuple[list[str], Order]:
+    async def _open_producer(self, level: Durability) -> Producer:
+        options, witness = self._options, None
+        if level != "memory":
+            witness = Witness(level, options.durable, self._store.keys)
+        producer = Producer(self._store, options, self._producer_id, self._observe, witness)
+        await producer.open()
+        self._producer_id = producer.producer_id
+        if level == options.durable.durability:
+            self.live = producer
+        return producer
+
+    async def send(
+        self, drafts: Sequence[Draft], created_ms: int, durability: Durability | None = None
+    ) -> tuple[list[str], Order]:
         """Send a bulk once there is room for it; answers the ids, and what to wait for."""
-        producer = await self.producer()
+        producer = await self.producer(durability)
         try:
             await producer.admit(sum([draft.due is None for draft in drafts]))
         except QueueFullError as error:
@@ -63,8 +82,8 @@ class Session:
     async def close(self) -> None:
         async with self._opening:
             self._closed = True
-            if self.live is not None:
-                await self.live.close()
+            for producer in self._producers.values():
+                await producer.close()
             if self._opened:
                 await self._store.close()
 
@@ -82,10 +101,10 @@ def raise_for(order: Order, accepted: Sequence[object]) -> None:
         return
     errors = list(order.errors.values())
     outcomes = [error or job for error, job in zip(order.outcomes, accepted, strict=True)]
-    for kind in (UnconfirmedError, QueueFullError):
+    for kind, what in ((UnconfirmedError, "confirmed"), (QueueFullError, "accepted")):
         if any(isinstance(error, kind) for error in errors):
             raise kind(
-                f"{len(errors)} of {len(accepted)} jobs were not accepted, see .outcomes; "
+                f"{len(errors)} of {len(accepted)} jobs were not {what}, see .outcomes; "
                 f"the first: {errors[0]}",
                 outcomes,
             )

@@ -20,6 +20,7 @@ from chasquimq.config import (
     suggesting,
 )
 from chasquimq.engine.draft import raw_draft, read_moment, read_retry, read_wait
+from chasquimq.engine.graveyard import Graveyard
 from chasquimq.engine.producer import now_ms
 from chasquimq.engine.session import Session, raise_for
 from chasquimq.errors import ArgumentError, ChasquiError, ConfigError, ShutdownError
@@ -159,7 +160,7 @@ class Producer:
     # -- what was added --------------------------------------------------------------------------
 
     async def cancel_delayed(self, job_id: str) -> bool:
-        """Take back a delayed job that was added with this id; False if it is too late."""
+        """Take back a job that was added to run later; False if it is too late."""
         [cancelled] = await self.cancel_delayed_bulk([job_id])
         return cancelled
 
@@ -171,12 +172,11 @@ class Producer:
 
     async def peek_dlq(self, limit: int) -> list[dict[str, Any]]:
         """The oldest dead jobs, and why they died; `payload` is the whole envelope."""
-        entries = await (await self._here().store()).dead.peek(limit)
-        return [entry.to_dict() for entry in entries]
+        return await Graveyard(self._here().store).peek(limit)
 
     async def replay_dlq(self, limit: int) -> int:
         """Bring the oldest dead jobs back, with fresh attempts; answers how many."""
-        return await (await self._here().store()).dead.replay(limit)
+        return await Graveyard(self._here().store).replay(limit)
 
     async def get_result(self, id: str) -> bytes | None:
         """What a job's handler returned; None if nothing is kept (yet, or any more)."""

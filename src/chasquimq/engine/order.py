@@ -1,0 +1,90 @@
+"""What a caller waits for, and the parts in which it travels."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence, Set
+from typing import Any
+
+from chasquimq.errors import ChasquiError, UnconfirmedError
+from chasquimq.store.durability import Doubt
+
+_NONE: frozenset[int] = frozenset()
+
+
+class Order:
+    """One add, or one bulk: resolved when each of its jobs has an outcome (None: accepted)."""
+
+    __slots__ = ("count", "duplicates", "errors", "future", "ids", "left")
+
+    def __init__(self, count: int, future: asyncio.Future[None], ids: Sequence[str] = ()) -> None:
+        self.count = self.left = count
+        self.errors: dict[int, ChasquiError] = {}  # by their place in the order
+        self.duplicates: Set[int] = _NONE  # the places of jobs whose id was there already
+        self.future = future
+        self.ids = ids
+
+    @property
+    def outcomes(self) -> list[ChasquiError | None]:
+        return [self.errors.get(place) for place in range(self.count)]
+
+    def settle(self, count: int) -> None:
+        self.left -= count
+        if self.left == 0 and not self.future.done():
+            self.future.set_result(None)
+
+    def fail(self, index: int, error: ChasquiError) -> None:
+        self.errors[index] = error
+        self.settle(1)
+
+    def lost(self, index: int) -> None:
+        """Its answer did not come, and it must not be sent again."""
+        self.fail(
+            index,
+            UnconfirmedError(
+                "the connection broke before the answer came: the job may be in, or not. "
+                "Give a job_id to make adding it again safe",
+                job_id=self.ids[index],
+            ),
+        )
+
+    def doubted(self, index: int, doubt: Doubt) -> None:
+        """It came in, but is not where the caller wants it. Its id is remembered as one that the
+        caller chose (`Scribe.write_own`), whoever made it."""
+        job_id = self.ids[index]
+        text = f"{doubt.why}; adding it again with job_id={job_id!r} is safe, it comes in once"
+        self.fail(index, UnconfirmedError(text, job_id=job_id, accepted=doubt.accepted))
+
+    def repeated(self, index: int) -> None:
+        if not isinstance(self.duplicates, set):
+            self.duplicates = set()
+        self.duplicates.add(index)
+
+
+class Parcel:
+    """A few commands of one order that share their fate when the connection breaks."""
+
+    __slots__ = ("commands", "first", "memory_s", "order", "said", "until")
+
+    def __init__(
+        self,
+        order: Order,
+        first: int,
+        commands: list[bytes],
+        memory_s: float,
+        until: float | None = None,
+    ) -> None:
+        self.order = order
+        self.first = first  # the place of its first command in the order
+        self.commands = commands
+        self.memory_s = memory_s  # so long, sent twice, it comes in once; 0: never
+        self.until = until  # it was sent, and may be sent again until then
+        self.said: Any = None  # the answer to its only command when that was sent before
+
+    def split(self) -> list[Parcel]:
+        if len(self.commands) == 1:
+            return [self]
+        return [
+            Parcel(self.order, self.first + place, [command], self.memory_s, self.until)
+            for place, command in enumerate(self.commands)
+        ]
