@@ -99,7 +99,10 @@ class Producer:
             self._store.link, self._store.keys, self._dialect, self._options.stream
         )
         if memory.ids:
-            self._window = max(memory.ids // 2, 1)
+            # Ids of callers and of both kinds of durable adds share one memory: half, a quarter,
+            # and a quarter are never more than it holds.
+            share = 2 if self._witness is None else 4
+            self._window = max(memory.ids // share, 1)
             self._scribe.remembered(memory.seconds)
         self._depth = await self._store.link.ask("XLEN", self._store.keys.stream)
         await self.link.open()
