@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from chasquimq import Queue
+from chasquimq import Queue, sync
 from tests.examples.page import PAGES, ROOT, anchors, blocks, links, name
 from tests.examples.run import defaults, matches, run_block, run_program, run_redis_cli
 from tests.servers import DialectServer
@@ -48,6 +48,8 @@ async def test_a_page_runs(page: Path, place: dict[str, Any], tmp_path: Path) ->
         for value in namespace.values():
             if isinstance(value, Queue):  # pages need not show that they tidy up
                 await value.close()
+            elif isinstance(value, sync.Queue):
+                value.close()
 
 
 def test_there_is_something_to_run() -> None:
