@@ -196,6 +196,30 @@ async def test_the_answer_is_the_same_when_the_command_is_sent_twice(own_desk: D
     assert all(mine is not theirs for mine, theirs in zip(*told, strict=True))
 
 
+async def test_ids_stay_taken_when_processes_and_the_server_start_anew(own_desk: Desk) -> None:
+    """What is promised across restarts holds, given that the server keeps its writes."""
+    desk, later = own_desk, {"delay": timedelta(hours=1)}
+    kinds: dict[str, dict[str, Any]] = {
+        "period": MODES[0],
+        "done": UNTIL_DONE,
+        "later": later,
+        "later for a while": MODES[0] | later,
+        "later until done": UNTIL_DONE | later,
+    }
+    async with desk.queue() as before:
+        for job_id, mode in kinds.items():
+            assert not (await before.add("n", 1, job_id=job_id, **mode)).duplicate
+    desk.server.server.kill()
+    desk.server.server.start()
+    async with desk.queue() as after:
+        again = [(await after.add("n", 2, job_id=one, **mode)) for one, mode in kinds.items()]
+        assert [job.duplicate for job in again] == [True] * 5
+        assert (desk.waiting(), desk.delayed()) == (2, 3)
+        assert await after.cancel_delayed("later until done")
+        fresh = await after.add("n", 3, job_id="later until done", **UNTIL_DONE)
+        assert not fresh.duplicate
+
+
 async def test_what_was_sent_too_long_ago_is_not_sent_again(own_desk: Desk) -> None:
     """After its memory the server would take it for a new one."""
     server = own_desk.server.server
