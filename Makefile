@@ -6,6 +6,8 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP  := .venv/.installed
 SHELL  := /bin/bash
+# Tests mostly wait, so one process more than there are cores. Beyond six the longest share decides.
+PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 5 ? cores + 1 : 6 )))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -35,8 +37,8 @@ format: venv ## let ruff format and fix what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-test: venv redis lint ## everything: set-up, lint, all tests on all servers
-	@$(BIN)/python -m pytest
+test: venv redis lint ## everything: set-up, lint, all tests on all servers, in PROCESSES (cores + 1)
+	@$(BIN)/python -m pytest -n $(PROCESSES)
 
 demo: venv ## see jobs run, on the embedded server
 	@$(BIN)/python examples/demo.py

@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from tests.servers import DIALECTS, Dialect, DialectServer, Servers
 
-pytest_plugins = ["pytester", "tests.plugin"]
+pytest_plugins = ["pytester", "tests.plugin", "tests.share", "tests.orphan"]
 
 # Machines that run tests are busy: how long an example takes says nothing.
 settings.register_profile("tests", deadline=None)

@@ -3,6 +3,10 @@
 - `servers`: which programs ran, and how many tests passed on each dialect;
 - with CI=true a skip is a failure, unless the test says that it expects it:
   `@pytest.mark.expected_skip("part of the reason")`.
+
+With several processes (`-n 3`) a test's report is made in one of them and told by the one that
+started them. So what is only known beside the test travels in the report, as its properties, and
+everything is counted where reports arrive.
 """
 
 from __future__ import annotations
@@ -16,11 +20,12 @@ import pytest
 from tests.servers import DIALECTS, Dialect, find
 
 DIALECT = "dialect"
-SURPRISES = pytest.StashKey[list[str]]()
+SURPRISE = "skipped, and nobody expected it"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[SURPRISES] = []
+    if not hasattr(config, "workerinput"):  # which only those have that were started by another
+        config.pluginmanager.register(Account(), "account")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -36,47 +41,49 @@ def pytest_runtest_makereport(
         expected = [str(r) for mark in item.iter_markers("expected_skip") for r in mark.args]
         reason = _reason(report)
         if not any(part in reason for part in expected):
-            item.config.stash[SURPRISES].append(f"{item.nodeid}: {reason}")
+            report.user_properties.append((SURPRISE, reason))
     return report
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    report = yield
-    if report.skipped:  # a whole file: `importorskip`, `skip(allow_module_level=True)`
-        collector.config.stash[SURPRISES].append(f"{collector.nodeid}: {_reason(report)}")
-    return report
+class Account:
+    """What came of the tests, in the one process that tells it."""
 
+    def __init__(self) -> None:
+        self._passed: Counter[object] = Counter()
+        self._surprises: list[str] = []
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _is_strict(session.config) and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == DIALECT and report.passed and report.when == "call":
+                self._passed[value] += 1
+            elif name == SURPRISE:
+                self._surprises.append(f"{report.nodeid}: {value}")
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:  # a whole file: `importorskip`, `skip(allow_module_level=True)`
+            self._surprises.append(f"{report.nodeid}: {_reason(report)}")
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    passed = Counter(
-        value
-        for report in terminalreporter.getreports("passed")
-        for name, value in report.user_properties
-        if name == DIALECT and report.when == "call"
-    )
-    if passed:
-        terminalreporter.section("servers")
-        for dialect in DIALECTS:
-            terminalreporter.line(
-                f"{dialect.name:<15} {passed[dialect.name]:>5} passed   on {find(dialect)}"
-            )
-    if _is_strict(terminalreporter.config):
-        terminalreporter.section("skipped, and nobody expected it: a failure with CI=true")
-        for surprise in terminalreporter.config.stash[SURPRISES]:
-            terminalreporter.line(surprise)
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._must_fail and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._passed:
+            terminalreporter.section("servers")
+            for dialect in DIALECTS:
+                terminalreporter.line(
+                    f"{dialect.name:<15} {self._passed[dialect.name]:>5} passed"
+                    f"   on {find(dialect)}"
+                )
+        if self._must_fail:
+            terminalreporter.section(f"{SURPRISE}: a failure with CI=true")
+            for surprise in self._surprises:
+                terminalreporter.line(surprise)
 
-def _is_strict(config: pytest.Config) -> bool:
-    return os.environ.get("CI") == "true" and bool(config.stash[SURPRISES])
+    @property
+    def _must_fail(self) -> bool:
+        return os.environ.get("CI") == "true" and bool(self._surprises)
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from chasquimq import Job
+from chasquimq import Job, Worker
+from chasquimq.engine.consumer import Consumer
 from tests.engine.desk import Desk, eventually
 
 LEASE = 300
@@ -12,6 +13,14 @@ LEASE = 300
 
 def owners(desk: Desk) -> list[bytes]:
     return [row["consumer"] for row in desk.pending()]
+
+
+async def has_looked(worker: Worker) -> Consumer:
+    """Wait until it has looked for what others left since it took its first job. Until then its
+    place seems to turn over."""
+    await eventually(lambda: worker._consumer and worker._consumer.holdings._turned_at == 1)
+    assert worker._consumer is not None
+    return worker._consumer
 
 
 async def test_a_worker_without_a_free_place_leaves_suspects_to_others(desk: Desk) -> None:
@@ -25,8 +34,8 @@ async def test_a_worker_without_a_free_place_leaves_suspects_to_others(desk: Des
 
     options = {"claim_min_idle_ms": LEASE, "concurrency": 1}
     desk.put("long")
-    async with desk.working(long, consumer_id="busy", **options):
-        await eventually(lambda: owners(desk) == [b"busy"])
+    async with desk.working(long, consumer_id="busy", **options) as busy:
+        await has_looked(busy)
         desk.put("left")
         desk.abandon(1, "dead")
         await asyncio.sleep(LEASE * 4 / 1000)  # time enough to claim it
@@ -51,16 +60,14 @@ async def test_a_suspect_that_cannot_start_goes_back_with_its_count(desk: Desk) 
         seen.append(f"{job.id} {job.attempt}")
 
     options = {"claim_min_idle_ms": LEASE, "concurrency": 1}
-    desk.put("left")
-    desk.abandon(1, "dead", deliveries=2)
+    desk.put("long")
     async with desk.working(handler, consumer_id="busy", **options) as busy:
-        desk.put("long")
-        await eventually(lambda: "long 0" in seen)
-        consumer = busy._consumer
-        assert consumer is not None
+        consumer = await has_looked(busy)
+        desk.put("left")
+        desk.abandon(1, "dead", deliveries=2)
         # As if it had been claimed a moment before: held, queued, and with no place to start.
-        rows = await consumer.reader._jobs.claim(1, 1)
-        assert not await asyncio.wait_for(consumer.reader._see_through(rows[0]), 20)
+        _, row = await consumer.reader._jobs.claim(0, 2)  # its own comes first
+        assert not await asyncio.wait_for(consumer.reader._see_through(row), 20)
         assert busy.health().held == 1
         async with desk.working(other, **options):
             await eventually(lambda: len(seen) == 2)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from typing import Any
 
 from chasquimq import BackoffSpec, InMemorySink, Job, Router, Worker
 from tests.chaos.kit.fleet import obey_parent
+
+CONCURRENCY = 16
 
 router = Router()
 
@@ -37,6 +40,13 @@ def plain(job: Job) -> int:
     return len(str(job.data))
 
 
+@router.on("fills-a-thread")
+def fills_a_thread(job: Job) -> None:
+    """So many at once that every thread is started: they come as they are needed, and on a busy
+    machine the last of them would come late and look like a leak."""
+    time.sleep(0.2)
+
+
 @router.on("too-long", time_limit_ms=50)
 async def too_long(job: Job) -> None:
     if job.attempt == 0:
@@ -49,7 +59,7 @@ async def main(url: str, queue: str, dialect: Any) -> None:
         router,
         redis_url=url,
         dialect=dialect,
-        concurrency=16,
+        concurrency=CONCURRENCY,
         claim_min_idle_ms=2_000,
         store_results=True,
         result_ttl_ms=2_000,

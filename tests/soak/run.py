@@ -22,6 +22,7 @@ import redis
 from chasquimq import Queue, wire
 from chasquimq.server import Server, find_server
 from tests.chaos.kit.fleet import Process, environment
+from tests.soak.load import CONCURRENCY
 
 QUEUE = "soak"
 KINDS = ["quick"] * 80 + ["plain"] * 8 + ["suspends"] * 8 + ["fails-first"] * 3 + ["too-long"]
@@ -91,9 +92,13 @@ async def soak(
         worker = Process(command, Path(folder) / "stderr", environment(ours=True))
         stack.callback(worker.kill)
         worker.wait_ready()
-        began = time.monotonic()
-        next_look = began + 1
         async with Queue(QUEUE, redis_url=url, dialect=dialect) as queue:  # type: ignore[arg-type]
+            await queue.add_bulk([{"name": "fills-a-thread", "data": None}] * 3 * CONCURRENCY)
+            while client.xlen(keys.stream):
+                assert worker.is_alive, worker.errors
+                await asyncio.sleep(0.05)
+            began = time.monotonic()
+            next_look = began + 1
             while (elapsed := time.monotonic() - began) < seconds:
                 if int(client.xlen(keys.stream)) < 5 * BURST:
                     await queue.add_bulk(_burst(added))

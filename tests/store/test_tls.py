@@ -31,7 +31,7 @@ class Authority:
     def certificate(self, *names: str) -> tuple[Path, Path]:
         """A certificate for these names, and its key."""
         made = self._made.issue_cert(*names)
-        signed, key = (self._folder / f"{names[0]}.{end}" for end in ("pem", "key"))
+        signed, key = (self._folder / f"{'-'.join(names)}.{end}" for end in ("pem", "key"))
         signed.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
         made.private_key_pem.write_to_path(str(key))
         return signed, key

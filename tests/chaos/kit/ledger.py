@@ -2,7 +2,8 @@
 
 Many processes append to one file. A line is one `write` to an O_APPEND descriptor, shorter than
 a page: it is there whole or not at all, also when its writer is killed, and the order of the
-lines is the order of the facts. Standard library only, because programs without our package
+lines is the order of the facts. Only who reads at that very moment may see no more of the last
+one than what lies on the page before. Standard library only, because programs without our package
 write here too.
 
     attempted job          a producer is about to add
@@ -29,6 +30,7 @@ from itertools import count
 from pathlib import Path
 
 PAGE = 4096
+MOMENT_S = 1.0  # in which a write that has begun is over, on any machine
 
 
 @dataclass(frozen=True)
@@ -93,32 +95,39 @@ class Ledger:
 
 def read(path: Path | str) -> Iterator[Record]:
     """Every fact, in order. A line that cannot be read is an error: the ledger is evidence."""
-    with open(path, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                yield Record(*json.loads(line))
-            except (ValueError, TypeError) as error:
-                raise ValueError(f"{path}:{number} is not a fact: {line[:80]!r}") from error
+    for number, line in enumerate(_lines(path), 1):
+        try:
+            yield Record(*json.loads(line))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}:{number} is not a fact: {line[:80]!r}") from error
 
 
 def open_runs(path: Path | str, pid: int) -> int:
     """How many handlers a process is in the middle of, as far as it has told."""
     begun, over = set(), set()
-    with open(path, "rb") as lines:
-        # The process waits, stopped, for this answer: only its own lines are worth parsing.
-        for line in filter(lambda line: b", %d, " % pid in line, lines):
-            event, _, run, *_ = json.loads(line)
-            if event == "start":
-                begun.add(run)
-            elif event in ("end", "failed"):
-                over.add(run)
+    # The process waits, stopped, for this answer: only its own lines are worth parsing.
+    for line in filter(lambda line: b", %d, " % pid in line, _lines(path)):
+        event, _, run, *_ = json.loads(line)
+        if event == "start":
+            begun.add(run)
+        elif event in ("end", "failed"):
+            over.add(run)
     return len(begun - over)
 
 
 def tally(path: Path | str) -> Counter[str]:
     """How many facts of each kind there are so far; the cheap question to poll on."""
     kinds: Counter[str] = Counter()
-    with open(path, "rb") as lines:
-        for line in lines:
-            kinds[line[2 : line.index(b'"', 2)].decode()] += 1
+    for line in _lines(path):
+        kinds[line[2 : line.index(b'"', 2)].decode()] += 1
     return kinds
+
+
+def _lines(path: Path | str) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while line := file.readline():
+            deadline = time.monotonic() + MOMENT_S
+            while not line.endswith(b"\n") and time.monotonic() < deadline:
+                time.sleep(0.001)
+                line += file.readline()
+            yield line

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from chasquimq import wire
 from chasquimq.errors import EncodeError
+from tests.shown import shown
 
 T = TypeVar("T")
 ODD = timezone(timedelta(hours=1, minutes=23, seconds=45))
@@ -108,7 +109,7 @@ WRITTEN = [  # (a value inside of a model, how it is written)
 
 
 @each_kind
-@pytest.mark.parametrize(("content", "written"), WRITTEN, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize(("content", "written"), WRITTEN, ids=shown)
 def test_a_model_is_a_map_of_plain_values(kind: Any, content: Any, written: Any) -> None:
     expected = wire.encode({"content": written})
     assert wire.encode(kind(content=content)) == expected
@@ -148,7 +149,7 @@ REFUSED = [  # (a value inside of a model, the place, what is said)
 
 
 @each_kind
-@pytest.mark.parametrize(("content", "place", "said"), REFUSED, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize(("content", "place", "said"), REFUSED, ids=shown)
 def test_what_a_model_cannot_hold_is_refused_with_its_place(
     kind: Any, content: Any, place: str, said: str
 ) -> None:

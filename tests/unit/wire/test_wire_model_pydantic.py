@@ -14,6 +14,7 @@ import pytest
 
 from chasquimq import wire
 from chasquimq.errors import EncodeError
+from tests.shown import shown
 
 T = TypeVar("T")
 
@@ -154,7 +155,7 @@ DUMPED = [  # (a Pydantic model, how it is written)
 ]
 
 
-@pytest.mark.parametrize(("model", "written"), DUMPED, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize(("model", "written"), DUMPED, ids=shown)
 def test_a_pydantic_model_is_dumped_as_it_is_read(model: Any, written: Any) -> None:
     assert wire.decode(wire.encode(model)) == written
     assert wire.decode(wire.encode([Box(model)])) == [{"content": written}]

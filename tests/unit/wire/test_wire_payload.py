@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from chasquimq import wire
 from chasquimq.errors import EncodeError, WireError
+from tests.shown import shown
 
 MAX_DEPTH = 512
 
@@ -80,7 +81,7 @@ VECTORS = [  # (data, its bytes)
 ]
 
 
-@pytest.mark.parametrize(("data", "expected"), VECTORS, ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize(("data", "expected"), VECTORS, ids=shown)
 def test_data_is_written_as_msgpack_would(data: Any, expected: str) -> None:
     assert wire.encode(data) == bytes.fromhex(expected)
 
