@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import msgspec
@@ -127,6 +127,11 @@ class ProducerOptions(Options, frozen=True):
         at_least(self, 1, "max_stream_len", "max_payload_bytes", "chunk")
         at_least(self, 0, "max_delay_secs")
         one_of("on_full", self.on_full, ("raise", "wait", "trim"))
+
+    @property
+    def trim(self) -> int:
+        """To about how many the stream is trimmed by an add; 0: never."""
+        return self.max_stream_len if self.on_full == "trim" else 0
 
 
 class FollowOptions(Options, frozen=True):
@@ -279,9 +284,13 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> No
     known = sorted(known)
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-            raise ArgumentError(f"{where} has no option {name!r}{hint}")
+            raise ArgumentError(f"{where} has no option {name!r}; {nearest(name, known)}")
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """What to say of a word that nobody knows: the nearest that is known, or all of them."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
 
 
 def suggesting(function: Callable[P, R]) -> Callable[P, R]:

@@ -30,7 +30,7 @@ class Scribe:
         self._dialect = dialect
         self._own_s = options.stream.idmp_duration_s
         self._plain_s = 0.0
-        self._trim = options.max_stream_len if options.on_full == "trim" else 0
+        self._trim = options.trim
         self._events_len = options.events.max_len if options.events.enabled else 0
         self._forms = self._form(named=False), self._form(named=True)
         self._names: dict[bytes, bytes] = {b"": b"\r\n"}

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, SupportsIndex
 
 from chasquimq import wire
 from chasquimq.config import MAX_MS, U32, ProducerOptions, one_of, refuse_unknown
 from chasquimq.errors import ArgumentError, ConfigError, PayloadTooLargeError
 from chasquimq.job import BackoffSpec, Draft, Due, RetryOverride, Unique
+from chasquimq.policy.moment import epoch_ms
 
 Delay = int | float | datetime | timedelta | None
 Backoff = int | BackoffSpec | Mapping[str, Any] | None
@@ -151,9 +152,7 @@ def _check_limit(wait_ms: int, options: ProducerOptions) -> None:
 
 
 def _at(moment: datetime, now_ms: int) -> Wait:
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    at_ms = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    at_ms = epoch_ms(moment)
     if at_ms < 0:
         raise ConfigError(f"a job cannot run before 1970: {moment.isoformat()}")
     return Due(at_ms, absolute=True), at_ms - now_ms

@@ -56,7 +56,7 @@ class Outcomes:
 
     def free(self, opened: Opened, entry_id: bytes, result: bytes | None = None) -> None:
         """It is done, and so its id is free again."""
-        holder = Holder(opened[0].id, opened[0].created_at_ms)
+        holder = _holder(opened[0])
         command = self._jobs.free(entry_id, holder, result, self._options.results.ttl_s)
         self._settler.move(Move(entry_id, command, _nothing))
 
@@ -107,7 +107,7 @@ class Outcomes:
         envelope, name, raw_name, _, _, unique = opened
         envelope.attempt = again.attempt
         member = wire.join_member(raw_name, wire.pack_envelope(envelope))
-        holder = Holder(envelope.id, envelope.created_at_ms) if unique else None
+        holder = _holder(envelope) if unique else None
         command = self._jobs.retry(entry_id, again.delay_ms, member, holder)
 
         def moved(answer: int) -> None:
@@ -145,7 +145,7 @@ class Outcomes:
         )
         options = self._options.dead
         trim = options.max_len if options.on_full == "trim" else 0
-        holder = Holder(job_id, envelope.created_at_ms) if envelope and unique else None
+        holder = _holder(envelope) if envelope is not None and unique else None
         command = self._jobs.bury(entry_id, fields, trim, holder)
 
         def moved(length: int) -> None:
@@ -169,6 +169,11 @@ class Outcomes:
 def _unkept(error: Exception) -> UnrecoverableError:
     """Running it again would only end the same way, so it is buried, and says why."""
     return UnrecoverableError(f"what the handler returned cannot be kept as its result: {error}")
+
+
+def _holder(envelope: Envelope) -> Holder:
+    """The job, as the marker of its unique id knows it."""
+    return Holder(envelope.id, envelope.created_at_ms)
 
 
 def _nothing(answer: int) -> None:

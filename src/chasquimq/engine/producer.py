@@ -60,7 +60,7 @@ class Producer:
             store.dialect_name,
             store.keys,
             producer_id=self.producer_id.encode(),
-            trim=options.max_stream_len if options.on_full == "trim" else 0,
+            trim=options.trim,
         )
         self._scribe = Scribe(store, self._dialect, options)
         self._witness = witness
@@ -294,7 +294,8 @@ class Producer:
         answered = replies[:total]
         single = [one for parcel in parcels for one in parcel.split()]
         if self._witness is not None:
-            answered = self._unwitnessed(single, answered)
+            self._keep_answers(single, answered)
+            answered = []
         silent = single[len(answered) :]
         again: list[Parcel] = []
         for parcel in silent:
@@ -309,12 +310,11 @@ class Producer:
             self._sort_out(single[: len(answered)], answered)
         self._rest()
 
-    def _unwitnessed(self, parcels: list[Parcel], answered: list[Any]) -> list[Any]:
+    def _keep_answers(self, parcels: list[Parcel], answered: list[Any]) -> None:
         """The wait was cut off, so all of it goes again, but the first answer is the true one."""
         for parcel, reply in zip(parcels, answered, strict=False):
             if parcel.said is None and not isinstance(reply, Exception):
                 parcel.said = reply
-        return []
 
     def _forgotten(self, parcel: Parcel) -> None:
         """It was sent, and must not be sent again: the server might not recognise it."""

@@ -6,21 +6,18 @@ an age (timedelta) before `now_ms`, which is the server's clock: the one that de
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypedDict, cast
 
 import msgspec
 
-from chasquimq.config import refuse_unknown
+from chasquimq.config import nearest, refuse_unknown
 from chasquimq.errors import ArgumentError, ConfigError
 from chasquimq.job import DeadEntry, Reason
+from chasquimq.policy.moment import epoch_ms
 
 Time = timedelta | datetime
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS = timedelta(milliseconds=1)
 
 
 class Which(TypedDict, total=False):
@@ -97,10 +94,8 @@ def died_ms(entry: DeadEntry) -> int:
 
 def _moment_ms(time: Time, now_ms: int) -> int:
     if isinstance(time, timedelta):
-        return now_ms - time // _MS
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return (time - _EPOCH) // _MS
+        return now_ms - time // timedelta(milliseconds=1)
+    return epoch_ms(time)
 
 
 def _read_ids(ids: object) -> frozenset[str]:
@@ -115,9 +110,7 @@ def _read_ids(ids: object) -> frozenset[str]:
 def _check_reason(reason: str) -> None:
     known = [str(word) for word in Reason]
     if reason not in known:
-        near = difflib.get_close_matches(reason, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-        raise ConfigError(f"nobody dies of {reason!r:.80}; {hint}")
+        raise ConfigError(f"nobody dies of {reason!r:.80}; {nearest(reason, known)}")
 
 
 def _check_time(option: str, time: object) -> None:
