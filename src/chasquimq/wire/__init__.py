@@ -38,12 +38,8 @@ from chasquimq.wire.export import (
 from chasquimq.wire.keys import Keys, check_queue_name
 from chasquimq.wire.payload import decode, encode
 from chasquimq.wire.spec import (
-    Cron,
-    Every,
-    MissedFires,
-    StoredSpec,
+    pack_override,
     pack_spec,
-    pack_spec_fields,
     resolved_key,
     unpack_spec,
 )
@@ -51,14 +47,10 @@ from chasquimq.wire.ulid import Mint
 
 __all__ = [
     "MAX_ROW_BYTES",
-    "Cron",
     "EventRow",
-    "Every",
     "Exported",
     "Keys",
     "Mint",
-    "MissedFires",
-    "StoredSpec",
     "before_id",
     "bin_header",
     "check_job_id",
@@ -75,9 +67,9 @@ __all__ = [
     "pack_event",
     "pack_json",
     "pack_msgpack",
+    "pack_override",
     "pack_retry",
     "pack_spec",
-    "pack_spec_fields",
     "resolved_key",
     "row_end",
     "split_entry",

@@ -9,18 +9,25 @@
     fired          0; the live count is the hash field `fired`
 
 A 1.3.0 scheduler drops a spec of ten elements. Newer ones write `missed_fires` always and a
-tenth element `retry`; we read that, but keep the override in a hash field of its own, `retry`,
-which older schedulers do not see. Read too: seven elements, maps for arrays, numbers for names.
+tenth element `retry`; we read that, but keep the override in a hash field of its own, which older
+schedulers do not see:
+
+    retry          first 8 bytes of the spec's sha1 | the override, as in an envelope
+
+The sha1 ties it to its spec: a program that does not know the field may write another beside it.
+Read too: seven elements, maps for arrays, numbers for names.
 """
 
 from __future__ import annotations
 
+from hashlib import sha1
 from typing import Any
 
 import msgspec
 
 from chasquimq.errors import EncodeError, WireError
 from chasquimq.job import RetryOverride
+from chasquimq.repeat import MissedFiresPolicy, RepeatPattern, StoredSpec
 from chasquimq.wire.envelope import bin_header, pack_retry, read_retry, unpack_retry
 from chasquimq.wire.scan import read_value
 from chasquimq.wire.slots import U32, blob, fields, maybe_uint, text, uint, variant
@@ -42,51 +49,21 @@ _FIELDS = (
 # The order of the variants is part of the wire: a number may stand for a name.
 _PATTERNS = ("Cron", "Every")
 _MISSED = ("Skip", "FireOnce", "FireAll")
+_MARK_BYTES = 8
 _MISSED_KINDS = dict(zip(_MISSED, ("skip", "fire-once", "fire-all"), strict=True))
 
 
-class Every(msgspec.Struct, frozen=True):
-    interval_ms: int
-
-
-class Cron(msgspec.Struct, frozen=True):
-    expression: str
-    tz: str | None = None
-
-
-class MissedFires(msgspec.Struct, frozen=True):
-    """What to do about fires nobody was there for: "skip", "fire-once" or "fire-all"."""
-
-    kind: str = "skip"
-    max_catchup: int | None = None
-
-
-class StoredSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A spec at rest. `payload` is the user's data, encoded once."""
-
-    key: str
-    job_name: str
-    pattern: Every | Cron
-    payload: bytes
-    limit: int | None = None
-    start_after_ms: int | None = None
-    end_before_ms: int | None = None
-    fired: int = 0
-    missed_fires: MissedFires = MissedFires()
-    retry: RetryOverride | None = None
-
-
-def resolved_key(key: str | None, job_name: str, pattern: Every | Cron) -> str:
+def resolved_key(key: str | None, job_name: str, pattern: RepeatPattern) -> str:
     """The caller's key, or one made of name and pattern, word for word as they were given."""
     if key:
         return key
-    if isinstance(pattern, Every):
+    if pattern.kind == "every":
         return f"{job_name}::every:{pattern.interval_ms}"
     return f"{job_name}::cron:{pattern.expression}:{'UTC' if pattern.tz is None else pattern.tz}"
 
 
 def pack_spec(spec: StoredSpec) -> bytes:
-    """Eight or nine elements; the override, if there is one, is `pack_spec_fields`' affair."""
+    """Eight or nine elements; the override, if there is one, is `pack_override`'s affair."""
     try:
         slots: tuple[Any, ...] = (
             spec.key,
@@ -105,20 +82,24 @@ def pack_spec(spec: StoredSpec) -> bytes:
         raise EncodeError(f"no spec holds {spec.key!r:.80}: {error.args[0]}") from error
 
 
-def pack_spec_fields(spec: StoredSpec) -> list[bytes]:
-    """What a spec puts into its hash, flat: `spec`, and `retry` (empty: no override)."""
-    # Always both: an upsert without an override must wipe the one that was there.
-    retry = b"" if spec.retry is None else pack_retry(spec.retry)
-    return [b"spec", pack_spec(spec), b"retry", retry]
+def pack_override(packed: bytes, retry: RetryOverride | None) -> bytes:
+    """What lies in the field `retry` beside these bytes of a spec; empty: there is no override."""
+    return b"" if retry is None else _mark(packed) + pack_retry(retry)
 
 
-def _pack_pattern(pattern: Every | Cron) -> dict[str, tuple[Any, ...]]:
-    if isinstance(pattern, Every):
+def _mark(packed: bytes) -> bytes:
+    return sha1(packed, usedforsecurity=False).digest()[:_MARK_BYTES]
+
+
+def _pack_pattern(pattern: RepeatPattern) -> dict[str, tuple[Any, ...]]:
+    if pattern.kind == "every":
         return {"Every": (uint(pattern.interval_ms),)}
-    return {"Cron": (pattern.expression, pattern.tz)}
+    if pattern.kind == "cron":
+        return {"Cron": (pattern.expression, pattern.tz)}
+    raise EncodeError(f"unknown pattern {pattern.kind!r:.80}")
 
 
-def _pack_missed(missed: MissedFires) -> str | dict[str, tuple[int]]:
+def _pack_missed(missed: MissedFiresPolicy) -> str | dict[str, tuple[int]]:
     if missed.kind == "fire-all":
         return {"FireAll": (uint(missed.max_catchup, U32),)}
     if missed.kind == "fire-once":
@@ -128,6 +109,8 @@ def _pack_missed(missed: MissedFires) -> str | dict[str, tuple[int]]:
 
 def unpack_spec(data: bytes, retry: bytes | None = None) -> StoredSpec:
     """The spec in `data`; `retry` is the hash field of that name, and beats the tenth element."""
+    if retry is not None and not (retry.startswith(_mark(data)) and retry[_MARK_BYTES:]):
+        retry = None
     try:
         found = fields(read_value(data), _FIELDS, sizes=range(7, 11))
         override = read_retry(found.get("retry"))
@@ -141,7 +124,7 @@ def unpack_spec(data: bytes, retry: bytes | None = None) -> StoredSpec:
             end_before_ms=maybe_uint(found.get("end_before_ms")),
             fired=uint(found.get("fired", 0)),
             missed_fires=_read_missed(found.get("missed_fires", "Skip")),
-            retry=unpack_retry(retry) if retry else override,
+            retry=override if retry is None else unpack_retry(retry[_MARK_BYTES:]),
         )
     except KeyError as error:
         raise WireError(f"not a repeatable spec: {error} is missing") from error
@@ -149,22 +132,23 @@ def unpack_spec(data: bytes, retry: bytes | None = None) -> StoredSpec:
         raise WireError(f"not a repeatable spec: {error.args[0]}") from error
 
 
-def _read_pattern(value: Any) -> Every | Cron:
+def _read_pattern(value: Any) -> RepeatPattern:
     kind, content = variant(value, _PATTERNS)
     if kind == "Every":
-        return Every(uint(fields(content, ("interval_ms",), sizes=(1,))["interval_ms"]))
+        found = fields(content, ("interval_ms",), sizes=(1,))
+        return RepeatPattern("every", interval_ms=uint(found["interval_ms"]))
     if kind == "Cron":
         found = fields(content, ("expression", "tz"), sizes=(2,))
         tz = found.get("tz")
-        return Cron(text(found["expression"]), None if tz is None else text(tz))
+        return RepeatPattern("cron", text(found["expression"]), None if tz is None else text(tz))
     raise WireError(f"unknown pattern {kind!r:.80}")
 
 
-def _read_missed(value: Any) -> MissedFires:
+def _read_missed(value: Any) -> MissedFiresPolicy:
     kind, content = variant(value, _MISSED)
     if kind == "FireAll":
         found = fields(content, ("max_catchup",), sizes=(1,))
-        return MissedFires("fire-all", uint(found["max_catchup"], U32))
+        return MissedFiresPolicy("fire-all", uint(found["max_catchup"], U32))
     if kind not in _MISSED_KINDS or content is not None:
         raise WireError(f"unknown missed_fires {kind!r:.80}")
-    return MissedFires(_MISSED_KINDS[kind])
+    return MissedFiresPolicy(_MISSED_KINDS[kind])

@@ -10,23 +10,32 @@ from hypothesis import strategies as st
 from chasquimq import wire
 from chasquimq.errors import EncodeError, WireError
 from chasquimq.job import BackoffSpec, RetryOverride
-from chasquimq.wire import Cron, Every, MissedFires, StoredSpec
+from chasquimq.repeat import MissedFiresPolicy, RepeatPattern, StoredSpec
 
-EVERY = StoredSpec(key="k", job_name="j", pattern=Every(5), payload=b"\x01")
+
+def every(interval_ms: int) -> RepeatPattern:
+    return RepeatPattern("every", interval_ms=interval_ms)
+
+
+def cron(expression: str, tz: str | None = None) -> RepeatPattern:
+    return RepeatPattern("cron", expression, tz)
+
+
+EVERY = StoredSpec(key="k", job_name="j", pattern=every(5), payload=b"\x01")
 HEAD = "a1 6b a1 6a 81 a5 45 76 65 72 79 91 05 c4 03 c4 01 01 "
 
 VECTORS = [  # (spec, its bytes)
     (EVERY, "98" + HEAD + "c0 c0 c0 00"),
     (
         StoredSpec(
-            key="k", job_name="", pattern=Cron("* *", None), payload=b"", limit=1, start_after_ms=2,
-            end_before_ms=300, missed_fires=MissedFires("fire-once"),
+            key="k", job_name="", pattern=cron("* *", None), payload=b"", limit=1, start_after_ms=2,
+            end_before_ms=300, missed_fires=MissedFiresPolicy("fire-once"),
         ),
         "99 a1 6b a0 81 a4 43 72 6f 6e 92 a3 2a 20 2a c0 c4 02 c4 00 01 02 cd 01 2c 00"
         " a8 46 69 72 65 4f 6e 63 65",
     ),
     (
-        msgspec.structs.replace(EVERY, missed_fires=MissedFires("fire-all", 7)),
+        msgspec.structs.replace(EVERY, missed_fires=MissedFiresPolicy("fire-all", 7)),
         "99" + HEAD + "c0 c0 c0 00 81 a7 46 69 72 65 41 6c 6c 91 07",
     ),
 ]  # fmt: skip
@@ -80,13 +89,13 @@ def test_a_spec_is_read_in_every_form(form: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "cron", [{"Cron": ["* *", "UTC"]}, {0: {"expression": "* *", "tz": "UTC"}}]
+    "form", [{"Cron": ["* *", "UTC"]}, {0: {"expression": "* *", "tz": "UTC"}}]
 )
 @pytest.mark.parametrize("missed", [{"FireAll": [7]}, {2: {"max_catchup": 7}}])
-def test_variants_are_read_by_name_and_by_index(cron: Any, missed: Any) -> None:
-    spec = wire.unpack_spec(msgspec.msgpack.encode(slots(pattern=cron, missed_fires=missed)))
-    assert spec.pattern == Cron("* *", "UTC")
-    assert spec.missed_fires == MissedFires("fire-all", 7)
+def test_variants_are_read_by_name_and_by_index(form: Any, missed: Any) -> None:
+    spec = wire.unpack_spec(msgspec.msgpack.encode(slots(pattern=form, missed_fires=missed)))
+    assert spec.pattern == cron("* *", "UTC")
+    assert spec.missed_fires == MissedFiresPolicy("fire-all", 7)
 
 
 REFUSED: list[tuple[str, Any]] = [
@@ -129,38 +138,43 @@ RETRY = RetryOverride(3, BackoffSpec.fixed(10))
 
 def test_an_override_lies_in_a_field_of_its_own() -> None:
     spec = msgspec.structs.replace(EVERY, retry=RETRY)
-    name, packed, retry_name, retry = wire.pack_spec_fields(spec)
-    assert (name, retry_name) == (b"spec", b"retry")
+    packed = wire.pack_spec(spec)
     assert packed == wire.pack_spec(EVERY)  # a 1.3.0 scheduler reads it as ever
-    assert wire.unpack_spec(packed, retry) == spec
+    assert wire.unpack_spec(packed, wire.pack_override(packed, RETRY)) == spec
 
 
-def test_a_spec_without_override_wipes_the_one_that_was_there() -> None:
-    assert wire.pack_spec_fields(EVERY)[2:] == [b"retry", b""]
-    assert wire.unpack_spec(wire.pack_spec(EVERY), b"") == EVERY
+def test_a_spec_without_an_override_has_an_empty_one() -> None:
+    packed = wire.pack_spec(EVERY)
+    assert wire.pack_override(packed, None) == b""
+    assert wire.unpack_spec(packed, b"") == EVERY
+
+
+def test_an_override_of_another_spec_is_not_ours() -> None:
+    other = wire.pack_spec(msgspec.structs.replace(EVERY, payload=b"\x02"))
+    assert wire.unpack_spec(wire.pack_spec(EVERY), wire.pack_override(other, RETRY)) == EVERY
 
 
 def test_an_override_is_read_from_a_newer_programs_tenth_element() -> None:
     packed = msgspec.msgpack.encode(slots(retry=[3, ["fixed", 10, None, None, None]]))
     assert wire.unpack_spec(packed).retry == RETRY
-    ours = wire.pack_retry(RetryOverride(9))
+    ours = wire.pack_override(packed, RetryOverride(9))
     assert wire.unpack_spec(packed, ours).retry == RetryOverride(9)
 
 
 KEYS = [  # (key, name, pattern, resolved)
-    ("mine", "j", Every(5), "mine"),
-    (None, "j", Every(5), "j::every:5"),
-    ("", "", Every(5), "::every:5"),
-    (None, "j", Cron("0 2 * * *"), "j::cron:0 2 * * *:UTC"),
-    (None, "j", Cron("0 2 * * *", "UTC"), "j::cron:0 2 * * *:UTC"),
-    (None, "j", Cron("0 2 * * *", "utc"), "j::cron:0 2 * * *:utc"),
-    (None, "j", Cron("0  2 * * *", ""), "j::cron:0  2 * * *:"),
+    ("mine", "j", every(5), "mine"),
+    (None, "j", every(5), "j::every:5"),
+    ("", "", every(5), "::every:5"),
+    (None, "j", cron("0 2 * * *"), "j::cron:0 2 * * *:UTC"),
+    (None, "j", cron("0 2 * * *", "UTC"), "j::cron:0 2 * * *:UTC"),
+    (None, "j", cron("0 2 * * *", "utc"), "j::cron:0 2 * * *:utc"),
+    (None, "j", cron("0  2 * * *", ""), "j::cron:0  2 * * *:"),
 ]
 
 
 @pytest.mark.parametrize(("key", "name", "pattern", "expected"), KEYS)
 def test_a_key_is_the_callers_or_name_and_pattern(
-    key: str | None, name: str, pattern: Every | Cron, expected: str
+    key: str | None, name: str, pattern: RepeatPattern, expected: str
 ) -> None:
     assert wire.resolved_key(key, name, pattern) == expected
 
@@ -170,16 +184,17 @@ def test_a_key_is_the_callers_or_name_and_pattern(
     [
         {"limit": -1},
         {"fired": 2**64},
-        {"pattern": Every(-1)},
+        {"pattern": every(-1)},
         {"key": "\ud800"},
-        {"missed_fires": MissedFires("sometimes")},
-        {"missed_fires": MissedFires("fire-all")},
+        {"missed_fires": MissedFiresPolicy("sometimes")},
+        {"missed_fires": MissedFiresPolicy("fire-all")},
         {"retry": RetryOverride(-1)},
     ],
 )
 def test_what_no_scheduler_could_read_is_not_written(changes: dict[str, Any]) -> None:
+    spec = msgspec.structs.replace(EVERY, **changes)
     with pytest.raises(EncodeError):
-        wire.pack_spec_fields(msgspec.structs.replace(EVERY, **changes))
+        wire.pack_override(wire.pack_spec(spec), spec.retry)
 
 
 u64 = st.integers(0, 2**64 - 1)
@@ -187,19 +202,19 @@ specs = st.builds(
     StoredSpec,
     key=st.text(),
     job_name=st.text(),
-    pattern=st.builds(Every, u64) | st.builds(Cron, st.text(), st.none() | st.text()),
+    pattern=st.builds(every, u64) | st.builds(cron, st.text(), st.none() | st.text()),
     payload=st.binary(),
     limit=st.none() | u64,
     start_after_ms=st.none() | u64,
     end_before_ms=st.none() | u64,
     fired=u64,
-    missed_fires=st.sampled_from([MissedFires(), MissedFires("fire-once")])
-    | st.builds(MissedFires, st.just("fire-all"), st.integers(1, 2**32 - 1)),
+    missed_fires=st.sampled_from([MissedFiresPolicy(), MissedFiresPolicy("fire-once")])
+    | st.builds(MissedFiresPolicy, st.just("fire-all"), st.integers(1, 2**32 - 1)),
     retry=st.none() | st.just(RETRY),
 )
 
 
 @given(spec=specs)
 def test_a_spec_survives_the_round_trip(spec: StoredSpec) -> None:
-    _, packed, _, retry = wire.pack_spec_fields(spec)
-    assert wire.unpack_spec(packed, retry) == spec
+    packed = wire.pack_spec(spec)
+    assert wire.unpack_spec(packed, wire.pack_override(packed, spec.retry)) == spec
