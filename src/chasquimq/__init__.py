@@ -30,10 +30,11 @@ from chasquimq.errors import (
 from chasquimq.handler import Handler, Route, Router
 from chasquimq.health import Health
 from chasquimq.job import BackoffSpec, Counts, Job
-from chasquimq.native import Consumer, Producer, Promoter
+from chasquimq.native import Consumer, Producer, Promoter, Scheduler
 from chasquimq.observe.memory import InMemorySink
 from chasquimq.observe.metrics import MetricsSink
 from chasquimq.queue import Queue
+from chasquimq.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPattern
 from chasquimq.subscribe import QueueEvent, QueueEvents
 from chasquimq.worker import Worker, run_workers
 
@@ -52,6 +53,7 @@ __all__ = [
     "Job",
     "JobFailedError",
     "MetricsSink",
+    "MissedFiresPolicy",
     "ModelError",
     "NameTooLongError",
     "NoHandlerError",
@@ -63,10 +65,13 @@ __all__ = [
     "QueueEvent",
     "QueueEvents",
     "QueueFullError",
+    "RepeatPattern",
+    "RepeatableMeta",
     "ResultTimeoutError",
     "RetryError",
     "Route",
     "Router",
+    "Scheduler",
     "ShutdownError",
     "StoreError",
     "StoreUnavailableError",

@@ -234,6 +234,20 @@ class PromoteOptions(Options, frozen=True):
         at_least(self, 1, "poll_ms", "lock_ttl_s")
 
 
+class ScheduleOptions(Options, frozen=True):
+    """`tick_ms`: how often a scheduler looks at the least, and how late a fire is on time."""
+
+    enabled: bool = True
+    tick_ms: int = 1_000
+    batch: int = 256
+    lock_ttl_s: int = 5
+
+    def __post_init__(self) -> None:
+        within(self, "batch", 1, 1_000)
+        within(self, "tick_ms", 1, 3_600_000)
+        within(self, "lock_ttl_s", 1, 86_400)
+
+
 class JanitorOptions(Options, frozen=True):
     """What dead consumers left is swept by the leader; None is derived from the lease."""
 
@@ -261,6 +275,7 @@ class WorkerOptions(Options, frozen=True):
     results: ResultOptions = ResultOptions()
     until: UntilOptions = UntilOptions()
     promote: PromoteOptions = PromoteOptions()
+    schedule: ScheduleOptions = ScheduleOptions()
     janitor: JanitorOptions = JanitorOptions()
     stream: StreamOptions = StreamOptions()
     connect: ConnectOptions = ConnectOptions()

@@ -56,6 +56,30 @@ class Promoted(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
+class Fired(msgspec.Struct, frozen=True, gc=False):
+    """A window of a spec became a job, so many ms after it was due."""
+
+    job_id: str
+    name: str
+    key: str
+    late_ms: int
+
+
+class PutAside(msgspec.Struct, frozen=True, gc=False):
+    """A spec that cannot be fired was put aside: it is kept, and fires no more."""
+
+    key: str
+    problem: str
+
+
+class SpecsTicked(msgspec.Struct, frozen=True, gc=False):
+    """A leading scheduler looked at the specs; the first was overdue by so many ms."""
+
+    fired: int
+    depth: int
+    lag_ms: int
+
+
 class Drained(msgspec.Struct, frozen=True, gc=False):
     """A reader got nothing right after it had got something."""
 
@@ -131,6 +155,9 @@ Happening = (
     | RetryScheduled
     | Buried
     | Promoted
+    | Fired
+    | PutAside
+    | SpecsTicked
     | Drained
     | Added
     | Refused

@@ -45,6 +45,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     renewal_gap_s: float | None = None  # since our leases were last renewed
     lease_s: float = 0.0
     leads: bool = False  # this worker promotes delayed jobs for the queue
+    schedules: bool = False  # this worker fires specs for the queue
     running: int = 0  # handlers
     queued: int = 0  # read ahead, not started
     held: int = 0  # all that is pending under our name, as far as we know

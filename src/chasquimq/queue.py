@@ -27,12 +27,9 @@ from chasquimq.engine.draft import Backoff, Delay, draft, plain
 from chasquimq.engine.listener import dismiss
 from chasquimq.engine.producer import now_ms
 from chasquimq.engine.session import Session, raise_for
+from chasquimq.engine.timetable import Missed, Moment, Pattern
 from chasquimq.engine.writer import LinkWriter
-from chasquimq.errors import (
-    ChasquiError,
-    ConfigError,
-    NotSupportedError,
-)
+from chasquimq.errors import ChasquiError, ConfigError
 from chasquimq.happening import Announce
 from chasquimq.job import Draft, Job
 from chasquimq.observe.announce import announcer
@@ -130,17 +127,44 @@ class Queue(Care):
         unique: Literal["until_done"] | None = None,
         unique_for: float | timedelta | None = None,
         durability: Durability | None = None,
-        repeat: None = None,
-        missed_fires: None = None,
+        repeat: Pattern | None = None,
+        missed_fires: Missed = None,
+        limit: int | None = None,
+        start_after: Moment = None,
+        end_before: Moment = None,
     ) -> Job:
         """Add one job. It runs at once, or after `delay_ms` / `delay` (ms, timedelta, datetime).
 
         `job_id` makes the add idempotent; with `unique_for` or `unique="until_done"` no process
         can bring in a second job with this id, and the answer's `duplicate` says whether it was
         one. `attempts` and `backoff` override the worker's rules, `durability` the queue's.
+        With `repeat` it is a spec from which jobs are made: see `upsert_repeatable_job`.
         """
-        if repeat is not None or missed_fires is not None:
-            raise NotSupportedError("this version has no repeatable jobs; leave repeat out")
+        if repeat is not None:
+            if [delay_ms, delay, unique, unique_for, durability] != [None] * 5:
+                raise ConfigError(
+                    "with repeat= there is no delay, unique, unique_for or durability; when it "
+                    "begins says start_after"
+                )
+            return await self.upsert_repeatable_job(
+                name,
+                data,
+                repeat=repeat,
+                limit=limit,
+                start_after=start_after,
+                end_before=end_before,
+                attempts=attempts,
+                backoff=backoff,
+                job_id=job_id,
+                missed_fires=missed_fires,
+            )
+        if (
+            missed_fires is not None
+            or limit is not None
+            or start_after is not None
+            or end_before is not None
+        ):
+            raise ConfigError("missed_fires, limit, start_after and end_before go with repeat=")
         created_ms = now_ms()
         at_once = delay_ms is None and delay is None
         free = job_id is None and unique is None and unique_for is None
@@ -187,6 +211,7 @@ class Queue(Care):
         unique: Literal["until_done"] | None = None,
         unique_for: float | timedelta | None = None,
         durability: Durability | None = None,
+        repeat: Pattern | None = None,
     ) -> Job:
         """Add a job whose id comes in only once, while the server remembers it."""
         return await self.add(
@@ -200,6 +225,7 @@ class Queue(Care):
             unique=unique,
             unique_for=unique_for,
             durability=durability,
+            repeat=repeat,
         )
 
     async def add_bulk(
@@ -211,6 +237,8 @@ class Queue(Care):
         has, for each job in order, the accepted Job or what befell it.
         """
         created_ms = now_ms()
+        if any("repeat" in job for job in jobs):
+            return await self._add_with_specs(jobs, durability)
         drafts = [self._draft(place, job, created_ms) for place, job in enumerate(jobs)]
         if not drafts:
             return []
@@ -256,6 +284,22 @@ class Queue(Care):
 
     def _sink(self, writer: LinkWriter) -> Announce:
         return announcer([EventStream(self._keys, writer, self._options.events).hear])
+
+    async def _add_with_specs(
+        self, jobs: Sequence[Mapping[str, Any]], durability: Durability | None
+    ) -> list[Job]:
+        """A bulk in which some repeat: their specs are written one by one, before the others."""
+        repeats = [job.get("repeat") is not None for job in jobs]
+        plain = [
+            {key: value for key, value in job.items() if key != "repeat"}
+            for job, repeat in zip(jobs, repeats, strict=True)
+            if not repeat
+        ]
+        for place, job in enumerate(plain):
+            self._draft(place, job, 0)  # what cannot be sent is told before anything is written
+        specs = [await self.add(**job) for job, spec in zip(jobs, repeats, strict=True) if spec]
+        turns = iter(specs), iter(await self.add_bulk(plain, durability=durability))
+        return [next(turns[0] if repeat else turns[1]) for repeat in repeats]
 
     def _draft(self, place: int, job: Mapping[str, Any], created_ms: int) -> Draft:
         try:

@@ -20,6 +20,7 @@ from chasquimq.config import (
     ReadOptions,
     ResultOptions,
     RetryOptions,
+    ScheduleOptions,
     SettleOptions,
     UntilOptions,
     WorkerOptions,
@@ -91,7 +92,6 @@ class Worker:
     ) -> None:
         if on_error is not None and not callable(on_error):
             raise ConfigError(f"on_error must be a function, got {type(on_error).__name__}")
-        # `run_scheduler` and its tick are taken for compatibility: nothing here is repeatable.
         self._keys = wire.Keys(queue_name)
         self._router = read_handler(handler)
         self._unwrap: Unwrap = unwrap
@@ -129,6 +129,7 @@ class Worker:
             ),
             until=UntilOptions(empty=burst, max_jobs=max_jobs, max_runtime_ms=max_runtime_ms),
             promote=PromoteOptions(enabled=delayed_enabled),
+            schedule=given(ScheduleOptions, enabled=run_scheduler, tick_ms=scheduler_tick_ms),
             connect=given(ConnectOptions, max_retries=reconnect_max_attempts),
         )
         address = read_url(redis_url, tls=tls)

@@ -7,30 +7,26 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from chasquimq import wire
-from chasquimq.config import ProducerOptions, suggesting
-from chasquimq.engine.draft import Delay, read_time
+from chasquimq.config import suggesting
+from chasquimq.engine.draft import Delay, raw_draft, read_time
 from chasquimq.engine.graveyard import File, Format, Graveyard, Which
 from chasquimq.engine.listener import Place, Waiter, listen, seconds
 from chasquimq.engine.producer import now_ms
-from chasquimq.engine.session import Session
+from chasquimq.engine.recurring import Recurring
+from chasquimq.engine.session import Session, raise_for
 from chasquimq.errors import ArgumentError, ConfigError, ResultTimeoutError, ShutdownError
-from chasquimq.job import Counts, Due
+from chasquimq.job import Counts, Due, Job
 from chasquimq.store.results import unpack_result
 
 
-class Care:
+class Care(Recurring):
     """The half of a Queue that needs no producer."""
 
-    _options: ProducerOptions
     _place: Place
     _session: Session | None
 
     @property
     def name(self) -> str:
-        raise NotImplementedError
-
-    def _here(self) -> Session:
-        """The connections that belong to the running event loop."""
         raise NotImplementedError
 
     # -- delayed jobs ----------------------------------------------------------------------------
@@ -52,6 +48,24 @@ class Care:
         """Let a job that `add` delayed run now; False as with `reschedule`."""
         wire.check_job_id(job_id)
         return await self._reschedule(job_id, Due(0))
+
+    async def run_repeatable_now(self, key: str) -> Job:
+        """Make a job from a spec at once, beside its cadence and not counted by its limit."""
+        spec = await self._timetable().recipe(key)
+        created_ms = now_ms()
+        ready = raw_draft(
+            spec.payload,
+            self._options,
+            name=spec.job_name,
+            job_id=f"{key}@{wire.Mint().one(created_ms).decode()}",
+            retry=spec.retry,
+        )
+        [job_id], order = await self._here().send([ready], created_ms)
+        job = Job(job_id, spec.job_name, wire.decode(spec.payload), 0, created_ms)
+        job._queue = self
+        await order.future
+        raise_for(order, [job])
+        return job
 
     # -- how many -------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ def checkup(consumer: Consumer) -> Health:
             renewal_gap_s=lease.gap(),
             lease_s=options.read.claim_idle_ms / 1000,
             leads=consumer.promoter.leads,
+            schedules=consumer.scheduler.leads,
             running=len(consumer.pool.running),
             queued=len(consumer.holdings.queue),
             held=len(consumer.holdings.ids),

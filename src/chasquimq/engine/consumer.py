@@ -1,4 +1,5 @@
-"""The wiring diagram: reader → holdings → pool → settler, with lease, promoter and janitor beside.
+"""The wiring diagram: reader → holdings → pool → settler; beside it lease, promoter, scheduler and
+janitor.
 
 Stopping is closing, and the nesting is its order: the reader stops, what nobody started is
 given back, the workers run dry (what outlives the deadline is cancelled and given back), the
@@ -16,6 +17,7 @@ from typing import Any
 
 from chasquimq.config import WorkerOptions
 from chasquimq.engine.checkup import checkup
+from chasquimq.engine.ear import Ear
 from chasquimq.engine.holdings import Holdings
 from chasquimq.engine.janitor import Janitor
 from chasquimq.engine.lease import Lease
@@ -23,6 +25,7 @@ from chasquimq.engine.outcome import Outcomes, Wrap
 from chasquimq.engine.pool import Pool, Unwrap
 from chasquimq.engine.promoter import Promoter
 from chasquimq.engine.reader import Reader
+from chasquimq.engine.scheduler import Scheduler
 from chasquimq.engine.settler import Settler
 from chasquimq.errors import ChasquiError, StoreError
 from chasquimq.flow.unwrap import unwrapped
@@ -63,7 +66,7 @@ class Consumer:
         self.options = options
         self._store = store
         self._stable = stable
-        self._promoted = 0
+        self._brought = 0  # by promoter and scheduler, when last asked
         self._stop = asyncio.Event()
         self._failure: ChasquiError | None = None
         self._jobs = Jobs(store.keys, dialect, store.link, options.group, consumer_id)
@@ -85,7 +88,9 @@ class Consumer:
         self.pool = Pool(
             router, unwrap, self.holdings, self.settler, outcomes, announce, options, on_error
         )
-        self.promoter = Promoter(store, consumer_id, announce, options.promote)
+        self._ear = Ear(store)
+        self.promoter = Promoter(store, consumer_id, announce, options.promote, self._ear)
+        self.scheduler = Scheduler(store, consumer_id, announce, options.schedule, self._ear)
         lease_ms = options.read.claim_idle_ms
         self.lease = Lease(store, self._jobs, lease_ms, self._held, self._lost)
         self.settler.fresh = self.lease.fresh
@@ -135,16 +140,25 @@ class Consumer:
             self._listen()
             with unwrapped():
                 async with asyncio.TaskGroup() as beside:
-                    if self.options.promote.enabled:
-                        self._begin(beside, "promoter", self.promoter.run())
-                        self._begin(beside, "janitor", self._janitor.run())
+                    await self._begin_leading(beside, open_things)
                     try:
                         await self._work(own_until)
                     finally:
                         self.state = "stopping"
                         await self._farewell()
-                        self._janitor.stop()
-                        self.promoter.stop()
+                        for leader in (self._janitor, self.promoter, self.scheduler):
+                            leader.stop()
+
+    async def _begin_leading(self, beside: asyncio.TaskGroup, open_things: AsyncExitStack) -> None:
+        promotes, schedules = self.options.promote.enabled, self.options.schedule.enabled
+        if promotes or schedules:
+            await self._ear.open()
+            open_things.push_async_callback(self._ear.close)
+        if promotes:
+            self._begin(beside, "promoter", self.promoter.run())
+            self._begin(beside, "janitor", self._janitor.run())
+        if schedules:
+            self._begin(beside, "scheduler", self.scheduler.run())
 
     async def _work(self, own_until: bytes | None) -> None:
         reader, drain_s = self.reader, self.options.drain_ms / 1000
@@ -171,15 +185,16 @@ class Consumer:
 
     async def _more(self) -> bool:
         """Whether due jobs came into the stream since this was last asked."""
-        if not self.options.promote.enabled:
-            return False
         try:
-            await self.promoter.tick()
+            if self.options.schedule.enabled:
+                await self.scheduler.tick()
+            if self.options.promote.enabled:
+                await self.promoter.tick()
         except StoreError as error:
             log.warning("cannot look for due jobs, trying again: %s", error)
             return True
-        before, self._promoted = self._promoted, self.promoter.promoted
-        return before != self._promoted
+        before, self._brought = self._brought, self.promoter.promoted + self.scheduler.fired
+        return before != self._brought
 
     def _begin(self, group: asyncio.TaskGroup, name: str, loop: Coroutine[Any, Any, None]) -> None:
         self.tasks[name] = group.create_task(loop, name=f"chasqui-{name}")

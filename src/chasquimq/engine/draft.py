@@ -54,9 +54,7 @@ def draft(
     unique: str | None = None,
     unique_for: float | timedelta | None = None,
 ) -> Draft:
-    retry = None
-    if attempts is not None or backoff is not None:
-        retry = RetryOverride(_attempts("attempts", attempts), read_backoff(backoff))
+    retry = read_override(attempts, backoff)
     wait = None
     if delay_ms is not None or delay is not None:
         wait = read_delay(delay_ms, delay, now_ms)
@@ -64,6 +62,13 @@ def draft(
     if unique is not None or unique_for is not None:
         once = read_unique(unique, unique_for, job_id)
     return _draft(name, wire.encode(data), options, job_id, retry, wait, once)
+
+
+def read_override(attempts: int | None, backoff: Backoff) -> RetryOverride | None:
+    """A job's own rules; None where it has none."""
+    if attempts is None and backoff is None:
+        return None
+    return RetryOverride(_attempts("attempts", attempts), read_backoff(backoff))
 
 
 def raw_draft(

@@ -5,5 +5,6 @@ from __future__ import annotations
 from chasquimq.native.consumer import Consumer
 from chasquimq.native.producer import Producer
 from chasquimq.native.promoter import Promoter
+from chasquimq.native.scheduler import Scheduler
 
-__all__ = ["Consumer", "Producer", "Promoter"]
+__all__ = ["Consumer", "Producer", "Promoter", "Scheduler"]

@@ -21,6 +21,7 @@ from chasquimq.happening import (
     Completed,
     Drained,
     Failed,
+    Fired,
     Happening,
     Promoted,
     RetryScheduled,
@@ -117,7 +118,7 @@ def _other(what: Happening, now_ms: int) -> Row | None:
             )
         case Buried():
             kind, extras = "dlq", {"attempt": what.attempt, "reason": what.reason}
-        case Promoted() | Added():
+        case Promoted() | Added() | Fired():
             kind = "waiting"
         case Drained():
             return "drained", "", now_ms, "", extras

@@ -14,6 +14,7 @@ from chasquimq.store.inspect import Inspect
 from chasquimq.store.jobs import Holder, Jobs, Memory, Row, open_stream
 from chasquimq.store.link import Link, Prepare
 from chasquimq.store.results import Results
+from chasquimq.store.specs import Specs
 from chasquimq.wire import Keys
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Promotion",
     "Results",
     "Row",
+    "Specs",
     "Store",
     "Witness",
     "build",
@@ -50,6 +52,7 @@ class Store:
         self.dead = DeadLetters(keys, self.link)
         self.events = Events(keys, self.link)
         self.results = Results(keys, self.link)
+        self.specs = Specs(keys, self.link)
         self.inspect = Inspect(keys, self.link)
         self.dialect_name: DialectName = "native"
         self._forced = forced
