@@ -44,9 +44,14 @@ def check_least(name: str, given: object, floor: int) -> None:
 
 
 def within(options: Options, name: str, low: int, high: int) -> None:
-    value = _whole(name, getattr(options, name))
+    check_within(name, getattr(options, name), low, high)
+
+
+def check_within(name: str, given: object, low: int, high: int) -> int:
+    value = _whole(name, given)
     if not low <= value <= high:
         raise ConfigError(f"{name} must be from {low} to {high}, got {value}")
+    return value
 
 
 def _whole(name: str, value: object) -> int:

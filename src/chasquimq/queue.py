@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from chasquimq import wire
 from chasquimq.address import DEFAULT_URL, CredentialProvider, read_url
@@ -26,21 +26,24 @@ from chasquimq.engine.care import Care
 from chasquimq.engine.draft import Backoff, Delay, draft, plain
 from chasquimq.engine.listener import dismiss
 from chasquimq.engine.producer import now_ms
+from chasquimq.engine.recurring import Recipe
 from chasquimq.engine.session import Session, raise_for
 from chasquimq.engine.timetable import Missed, Moment, Pattern
 from chasquimq.engine.writer import LinkWriter
-from chasquimq.errors import ChasquiError, ConfigError
+from chasquimq.errors import ChasquiError, ConfigError, QueueFullError, UnconfirmedError
 from chasquimq.happening import Announce
 from chasquimq.job import Draft, Job
 from chasquimq.observe.announce import announcer
 from chasquimq.observe.stream import EventStream
+from chasquimq.repeat import StoredSpec
 from chasquimq.store import Dialer, Store
 
 MAX_TOLD = 65_536  # events that wait to be written: those of a large bulk come all at once
 _JOB_KEYS = (
     *("name", "data", "delay_ms", "delay", "attempts", "backoff"),
-    *("job_id", "unique", "unique_for"),
+    *("job_id", "unique", "unique_for", "repeat"),
 )
+_NOT_OF_SPECS = ("delay_ms", "delay", "unique", "unique_for")
 
 
 class Queue(Care):
@@ -141,11 +144,13 @@ class Queue(Care):
         With `repeat` it is a spec from which jobs are made: see `upsert_repeatable_job`.
         """
         if repeat is not None:
-            if [delay_ms, delay, unique, unique_for, durability] != [None] * 5:
-                raise ConfigError(
-                    "with repeat= there is no delay, unique, unique_for or durability; when it "
-                    "begins says start_after"
-                )
+            _alone(
+                delay_ms=delay_ms,
+                delay=delay,
+                unique=unique,
+                unique_for=unique_for,
+                durability=durability,
+            )
             return await self.upsert_repeatable_job(
                 name,
                 data,
@@ -234,7 +239,8 @@ class Queue(Care):
         """Add many jobs in one pipelined write, whatever options they carry.
 
         All are checked before any is sent. If some cannot be accepted the error's `outcomes`
-        has, for each job in order, the accepted Job or what befell it.
+        has, for each job in order, the accepted Job or what befell it. Those with `repeat` are
+        specs: they are written first, one by one.
         """
         created_ms = now_ms()
         if any("repeat" in job for job in jobs):
@@ -288,18 +294,46 @@ class Queue(Care):
     async def _add_with_specs(
         self, jobs: Sequence[Mapping[str, Any]], durability: Durability | None
     ) -> list[Job]:
-        """A bulk in which some repeat: their specs are written one by one, before the others."""
-        repeats = [job.get("repeat") is not None for job in jobs]
-        plain = [
-            {key: value for key, value in job.items() if key != "repeat"}
-            for job, repeat in zip(jobs, repeats, strict=True)
-            if not repeat
-        ]
-        for place, job in enumerate(plain):
-            self._draft(place, job, 0)  # what cannot be sent is told before anything is written
-        specs = [await self.add(**job) for job, spec in zip(jobs, repeats, strict=True) if spec]
-        turns = iter(specs), iter(await self.add_bulk(plain, durability=durability))
-        return [next(turns[0] if repeat else turns[1]) for repeat in repeats]
+        """A bulk in which some repeat: when all are checked their specs are written, one by one,
+        and then the others are sent."""
+        specs: dict[int, StoredSpec] = {}
+        others: dict[int, Mapping[str, Any]] = {}
+        for place, job in enumerate(jobs):
+            if job.get("repeat") is not None:
+                specs[place] = self._spec(place, job, durability)
+            else:
+                others[place] = {k: v for k, v in job.items() if k != "repeat"}
+                self._draft(place, others[place], 0)
+        added: dict[int, Any] = {}
+        for place, spec in specs.items():
+            try:
+                added[place] = await self._write(spec, jobs[place]["data"])
+            except ChasquiError as error:
+                error.add_note(f"job {place} of the bulk; specs before it are written, no job is")
+                raise
+        try:
+            sent = await self.add_bulk(list(others.values()), durability=durability)
+        except (QueueFullError, UnconfirmedError) as error:
+            if error.outcomes:
+                added |= zip(others, error.outcomes, strict=True)
+                error.outcomes = [added[place] for place in range(len(jobs))]
+            raise
+        added |= zip(others, sent, strict=True)
+        return [added[place] for place in range(len(jobs))]
+
+    def _spec(
+        self, place: int, job: Mapping[str, Any], durability: Durability | None
+    ) -> StoredSpec:
+        try:
+            refuse_unknown(job, (*_JOB_KEYS, *Recipe.__annotations__), "a job of add_bulk")
+            _alone(durability=durability, **{key: job.get(key) for key in _NOT_OF_SPECS})
+            if "data" not in job:
+                raise ConfigError("it has no 'data'")
+            options = {key: job[key] for key in job if key in Recipe.__annotations__}
+            return self._recipe(job.get("name"), job["data"], **cast(Recipe, options))
+        except ChasquiError as error:
+            error.add_note(f"job {place} of the bulk; nothing was sent")
+            raise
 
     def _draft(self, place: int, job: Mapping[str, Any], created_ms: int) -> Draft:
         try:
@@ -313,3 +347,13 @@ class Queue(Care):
         except ChasquiError as error:
             error.add_note(f"job {place} of the bulk; nothing was sent")
             raise
+
+
+def _alone(**options: Any) -> None:
+    """Raise for an option that no spec has."""
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError(
+                f"{name} does not go with repeat=; start_after says when it begins, and its jobs "
+                "are unique by themselves"
+            )

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from chasquimq.config import MAX_MS, U32, check_least, nearest, refuse_unknown
+from chasquimq.config import MAX_MS, U32, check_within, nearest, refuse_unknown
 from chasquimq.errors import ArgumentError, ConfigError
 from chasquimq.job import BackoffSpec, RetryOverride
 
@@ -37,9 +37,7 @@ class RepeatPattern(msgspec.Struct, frozen=True):
     @classmethod
     def every(cls, interval_ms: int) -> RepeatPattern:
         """Every so many ms, the first time one interval after the spec was written."""
-        check_least("interval_ms", interval_ms, 1)
-        if interval_ms > MAX_MS:
-            raise ConfigError(f"interval_ms must be at most {MAX_MS}, got {interval_ms}")
+        check_within("interval_ms", interval_ms, 1, MAX_MS)
         return cls("every", interval_ms=interval_ms)
 
     @classmethod
@@ -51,10 +49,10 @@ class RepeatPattern(msgspec.Struct, frozen=True):
                 f"repeat is a RepeatPattern or its dict form, got {type(pattern).__name__}"
             )
         refuse_unknown(named, cls.__struct_fields__, "repeat")
-        kind = named.get("kind")
-        wanted = {"cron": "expression", "every": "interval_ms"}.get(str(kind))
+        kind = str(named.get("kind"))
+        wanted = {"cron": "expression", "every": "interval_ms"}.get(kind)
         if wanted is None:
-            raise ConfigError(f"unknown pattern kind {kind!r:.80}; known: cron, every")
+            raise _unknown_pattern(kind)
         if named.get(wanted) is None:
             raise ConfigError(f"a pattern of kind {kind!r} needs {wanted!r}")
         if kind == "every":
@@ -63,7 +61,14 @@ class RepeatPattern(msgspec.Struct, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The dict form that `add(repeat=...)` takes."""
-        return _set_fields(self)
+        if self.kind == "every":
+            return {"kind": "every", "interval_ms": self.interval_ms}
+        if self.kind == "cron":
+            zone = {} if self.tz is None else {"tz": self.tz}
+            return {"kind": "cron", "expression": self.expression, **zone}
+        if self.kind == "unreadable":
+            return {"kind": "unreadable"}
+        raise _unknown_pattern(self.kind)
 
 
 class MissedFiresPolicy(msgspec.Struct, frozen=True):
@@ -85,9 +90,7 @@ class MissedFiresPolicy(msgspec.Struct, frozen=True):
     @classmethod
     def fire_all(cls, max_catchup: int) -> MissedFiresPolicy:
         """A job for each, the oldest first, at most so many."""
-        check_least("max_catchup", max_catchup, 1)
-        if max_catchup > U32:
-            raise ConfigError(f"max_catchup must be at most {U32}, got {max_catchup}")
+        check_within("max_catchup", max_catchup, 1, U32)
         return cls("fire-all", max_catchup)
 
     @classmethod
@@ -103,7 +106,7 @@ class MissedFiresPolicy(msgspec.Struct, frozen=True):
         refuse_unknown(named, cls.__struct_fields__, "missed_fires")
         kind = str(named.get("kind"))
         if kind not in _KINDS:
-            raise ConfigError(f"unknown missed_fires kind {kind!r:.80}; {nearest(kind, _KINDS)}")
+            raise _unknown_missed(kind)
         if kind != "fire-all":
             return cls(kind)
         if named.get("max_catchup") is None:
@@ -112,7 +115,11 @@ class MissedFiresPolicy(msgspec.Struct, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The dict form that `add(missed_fires=...)` takes."""
-        return _set_fields(self)
+        if self.kind == "fire-all":
+            return {"kind": "fire-all", "max_catchup": self.max_catchup}
+        if self.kind in _KINDS:
+            return {"kind": self.kind}
+        raise _unknown_missed(self.kind)
 
 
 _KINDS = ("skip", "fire-once", "fire-all")
@@ -133,7 +140,15 @@ class StoredSpec(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryOverride | None = None
 
 
-class RepeatableMeta(msgspec.Struct, frozen=True):
+class _Listed:
+    """The score of a spec when it was listed, as Redis printed it. A slot and no field of
+    RepeatableMeta: not shown, compared, copied or encoded."""
+
+    __slots__ = ("_score",)
+    _score: bytes
+
+
+class RepeatableMeta(_Listed, msgspec.Struct, frozen=True):
     """A spec as `get_repeatable_jobs` lists it.
 
     One that is paused, or that has a `problem`, does not fire: `next_fire_ms` is where it stood.
@@ -149,10 +164,36 @@ class RepeatableMeta(msgspec.Struct, frozen=True):
     missed_fires: MissedFiresPolicy | None = None  # None: skip
     fired: int = 0
     paused: bool = False
-    problem: str | None = None  # why the scheduler has put it aside
+    problem: str | None = None  # why it cannot be fired
     attempts: int | None = None
     backoff: BackoffSpec | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as a dict, as the native Producer lists specs."""
+        zone = {"tz": None} if self.pattern.kind == "cron" else {}  # there, even if there is none
+        return msgspec.structs.asdict(self) | {
+            "pattern": zone | self.pattern.to_dict(),
+            "missed_fires": self.missed_fires and self.missed_fires.to_dict(),
+            "backoff": self.backoff and self.backoff.to_dict(),
+        }
 
-def _set_fields(value: msgspec.Struct) -> dict[str, Any]:
-    return {k: v for k, v in msgspec.structs.asdict(value).items() if v is not None}
+
+def listed_at(meta: RepeatableMeta, score: bytes) -> RepeatableMeta:
+    """The same; the next page goes on behind this score."""
+    msgspec.structs.force_setattr(meta, "_score", score)
+    return meta
+
+
+def score_of(meta: RepeatableMeta) -> bytes | int:
+    """Where it was listed. One that was copied, or comes from elsewhere, does not know it."""
+    aside = meta.paused or meta.problem is not None
+    score: bytes | int = getattr(meta, "_score", PAUSED_MS if aside else meta.next_fire_ms)
+    return score
+
+
+def _unknown_pattern(kind: str) -> ConfigError:
+    return ConfigError(f"unknown pattern kind {kind!r:.80}; known: cron, every")
+
+
+def _unknown_missed(kind: str) -> ConfigError:
+    return ConfigError(f"unknown missed_fires kind {kind!r:.80}; {nearest(kind, _KINDS)}")

@@ -149,9 +149,9 @@ class Queue:
         return os.getpid(), queue
 
     def _adopt(self, answer: object) -> None:
-        """Jobs that were added here wait for their results here."""
+        """Jobs that were added here wait for their results here; those of specs for none."""
         for job in answer if isinstance(answer, list) else (answer,):
-            if isinstance(job, Job):
+            if isinstance(job, Job) and hasattr(job, "_queue"):
                 job._queue = self
 
 

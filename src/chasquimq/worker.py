@@ -73,6 +73,8 @@ class Worker:
         delayed_enabled: bool = True,
         run_scheduler: bool = True,
         scheduler_tick_ms: int | None = None,
+        scheduler_batch: int | None = None,
+        scheduler_lock_ttl_secs: int | None = None,
         store_results: bool = False,
         result_ttl_ms: int | None = None,
         max_result_bytes: int | None = None,
@@ -129,7 +131,13 @@ class Worker:
             ),
             until=UntilOptions(empty=burst, max_jobs=max_jobs, max_runtime_ms=max_runtime_ms),
             promote=PromoteOptions(enabled=delayed_enabled),
-            schedule=given(ScheduleOptions, enabled=run_scheduler, tick_ms=scheduler_tick_ms),
+            schedule=given(
+                ScheduleOptions,
+                enabled=run_scheduler,
+                tick_ms=scheduler_tick_ms,
+                batch=scheduler_batch,
+                lock_ttl_s=scheduler_lock_ttl_secs,
+            ),
             connect=given(ConnectOptions, max_retries=reconnect_max_attempts),
         )
         address = read_url(redis_url, tls=tls)

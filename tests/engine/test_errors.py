@@ -13,7 +13,6 @@ from chasquimq import (
     EncodeError,
     Job,
     NameTooLongError,
-    NotSupportedError,
     PayloadTooLargeError,
     Queue,
     StoreUnavailableError,
@@ -46,7 +45,9 @@ ADDS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
     (("n", 1), {"backoff": "x"}, ArgumentError, r"CMQ-004.*backoff"),
     (("n", 1), {"backoff": {"kind": "fixed", "dealy_ms": 1}}, ArgumentError, r"'delay_ms'\?"),
     (("n", 1), {"atempts": 1}, ArgumentError, r"CMQ-004.*'atempts'; did you mean 'attempts'\?"),
-    (("n", 1), {"repeat": object()}, NotSupportedError, r"CMQ-200.*repeat"),
+    (("n", 1), {"repeat": object()}, ArgumentError, r"CMQ-004.*repeat is a RepeatPattern"),
+    (("n", 1), {"repeat": {"kind": "cron", "expression": "61 * * * *"}}, ConfigError, r"minutes"),
+    (("n", 1), {"missed_fires": {"kind": "skip"}}, ConfigError, r"CMQ-004.*go with repeat="),
 ]
 
 
@@ -58,7 +59,7 @@ async def test_a_wrong_add_says_what_is_wrong_and_sends_nothing(
         with pytest.raises(kind, match=words) as caught:
             await queue.add(*args, **options)
     assert isinstance(caught.value, RuntimeError)  # what code for the released program catches
-    assert not desk.redis.exists(desk.keys.stream, desk.keys.delayed)
+    assert not desk.redis.exists(desk.keys.stream, desk.keys.delayed, desk.keys.repeat)
 
 
 @pytest.mark.parametrize("name", ["", "a{b", "a}b", "a\nb", "\x7f"])
@@ -127,7 +128,8 @@ async def test_what_a_credential_provider_says_never_reaches_the_log(
             raise ValueError(f"cannot refresh {SECRET}")
         return None, None
 
-    async with own_desk.working(nothing, credential_provider=provider, delayed_enabled=False):
+    options = {"delayed_enabled": False, "run_scheduler": False}  # no connection for wake-ups
+    async with own_desk.working(nothing, credential_provider=provider, **options):
         await eventually(lambda: "renewing leases failed" in caplog.text)
     assert "ValueError" in caplog.text
     assert SECRET not in caplog.text

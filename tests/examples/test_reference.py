@@ -15,17 +15,22 @@ from chasquimq import (
     Consumer,
     Counts,
     Job,
+    MissedFiresPolicy,
     Producer,
     Promoter,
     Queue,
     QueueEvent,
     QueueEvents,
+    RepeatableMeta,
+    RepeatPattern,
     Route,
+    Scheduler,
     Worker,
 )
 from chasquimq.engine.graveyard import Which
 from chasquimq.health import Connection, Counters, Health
 from chasquimq.job import NativeJob
+from chasquimq.native import producer
 from tests.examples.page import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -49,6 +54,11 @@ def rows(text: str) -> dict[str, str]:
     [
         ("queue.md", "Queue(name, *, ...)", Queue.__init__),
         ("queue.md", "await add(name, data, *, ...)", Queue.add),
+        (
+            "queue.md",
+            "await upsert_repeatable_job(name, data, *, repeat, ...)",
+            Queue.upsert_repeatable_job,
+        ),
         ("queue.md", "await wait_for_result(job_id, ...)", Queue.wait_for_result),
         ("queue.md", "await reschedule(job_id, ...)", Queue.reschedule),
         ("queue-events.md", "QueueEvents(queue_name, *, ...)", QueueEvents.__init__),
@@ -56,6 +66,7 @@ def rows(text: str) -> dict[str, str]:
         ("native.md", "Producer(redis_url, queue_name, *, ...)", Producer.__init__),
         ("native.md", "Consumer(redis_url, queue_name, *, ...)", Consumer.__init__),
         ("native.md", "Promoter(redis_url, queue_name, *, ...)", Promoter.__init__),
+        ("native.md", "Scheduler(redis_url, queue_name, *, ...)", Scheduler.__init__),
     ],
 )
 def test_every_parameter_is_listed(page: str, heading: str, function: Callable[..., Any]) -> None:
@@ -74,8 +85,11 @@ def test_every_parameter_is_listed(page: str, heading: str, function: Callable[.
             assert listed[name] == f"`{default!r}`".replace("'", '"'), name
 
 
-@pytest.mark.parametrize("method", [n for n in dir(Queue) if n.endswith("_dlq")])
-def test_a_method_of_the_dlq_is_shown_with_its_parameters(method: str) -> None:
+SHOWN = [n for n in dir(Queue) if "_dlq" in n or "repeatable" in n or n == "next_fires"]
+
+
+@pytest.mark.parametrize("method", [n for n in SHOWN if n != "upsert_repeatable_job"])
+def test_a_method_is_shown_with_its_parameters(method: str) -> None:
     _, *own = inspect.signature(getattr(Queue, method)).parameters.values()
     bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in own]
     assert section("queue.md", f"await {method}{inspect.Signature(bare)}")
@@ -114,6 +128,21 @@ def test_every_field_of_a_value_is_there(kind: type) -> None:
         assert f"`{field}`" in text
 
 
+@pytest.mark.parametrize("kind", [RepeatPattern, MissedFiresPolicy, RepeatableMeta])
+def test_every_field_of_what_repeats_is_listed_with_its_default(kind: type) -> None:
+    listed = rows(section("queue.md", kind.__name__))
+    parameters = inspect.signature(kind).parameters
+    assert list(listed) == list(parameters)
+    for name, default in listed.items():
+        real = parameters[name].default
+        said = "required" if real is inspect.Parameter.empty else repr(real).replace("'", '"')
+        assert default.strip("`") == said, name
+
+
+def test_every_key_of_a_native_spec_is_listed() -> None:
+    assert tuple(rows(section("native.md", "Specs"))) == producer._SPEC
+
+
 def test_every_count_is_there() -> None:
     listed = rows(section("queue.md", "Counts"))
     assert list(listed) == list(Counts.__struct_fields__)
@@ -128,10 +157,10 @@ def test_everything_of_a_job_is_there() -> None:
     assert f"## await wait_for_result({shown})" in text
 
 
-@pytest.mark.parametrize("door", [Producer, Consumer, Promoter])
+@pytest.mark.parametrize("door", [Producer, Consumer, Promoter, Scheduler])
 def test_every_method_of_a_native_door_is_there(door: type) -> None:
     text = (REFERENCE / "native.md").read_text()
-    for method in [name for name in vars(door) if name[0] != "_"]:
+    for method in [name for name in dir(door) if name[0] != "_"]:
         # Parameters, too: they stand in the tables as one would write the call.
         names = list(inspect.signature(getattr(door, method)).parameters)[1:]
         assert re.search(rf"`(await )?{method}\({', '.join(names)}\)`", text), method

@@ -29,10 +29,11 @@ ERRORS = {
     "UnrecoverableError",
     "WireError",
 }
-DOORS = {"Consumer", "Producer", "Promoter", "Queue", "QueueEvents", "Worker"}
+DOORS = {"Consumer", "Producer", "Promoter", "Queue", "QueueEvents", "Scheduler", "Worker"}
+REPEATED = {"MissedFiresPolicy", "RepeatPattern", "RepeatableMeta"}
 VALUES = {"BackoffSpec", "Counts", "Handler", "Health", "Job", "QueueEvent", "Route", "Router"}
 SINKS = {"InMemorySink", "MetricsSink"}
-PUBLIC = ERRORS | DOORS | VALUES | SINKS | {"version", "run_workers"}
+PUBLIC = ERRORS | DOORS | VALUES | REPEATED | SINKS | {"version", "run_workers"}
 
 
 def test_the_public_names_are_these() -> None:

@@ -21,6 +21,7 @@ from chasquimq import (
     Job,
     JobFailedError,
     QueueFullError,
+    RepeatPattern,
     ResultTimeoutError,
     StoreUnavailableError,
     UnrecoverableError,
@@ -64,7 +65,7 @@ def test_everything_is_on_its_page(name: str) -> None:
 
 
 TYPED = """\
-from chasquimq import Job
+from chasquimq import ConfigError, Job
 from chasquimq.sync import Queue
 
 queue = Queue("mail", redis_url="redis://127.0.0.1", max_stream_len=3)
@@ -113,6 +114,29 @@ def test_delayed_jobs_can_be_taken_back(counter: Counter) -> None:
         assert counter.desk.delayed() == 1
         assert queue.cancel_delayed("a") is True
         assert queue.cancel_delayed("a") is False
+
+
+async def test_jobs_can_be_repeated(counter: Counter) -> None:
+    ran: list[str] = []
+
+    def work() -> None:
+        with counter.queue() as queue:
+            spec = queue.add("tick", 1, repeat=RepeatPattern.every(20), limit=3)
+            with pytest.raises(ConfigError, match="does not know its queue"):
+                spec.wait_for_result(timeout=1)
+            assert spec.id == "tick::every:20"
+            eventually(lambda: len(ran) == 3)
+            eventually(lambda: queue.get_repeatable_jobs() == [])
+            key = queue.upsert_repeatable_job("tick", 1, repeat=RepeatPattern.every(60_000)).id
+            assert len(queue.next_fires(key, 3)) == 3
+            assert queue.pause_repeatable(key) is True
+            assert queue.run_repeatable_now(key).id.startswith(f"{key}@")
+            eventually(lambda: len(ran) == 4)
+            assert queue.resume_repeatable(key) is True
+            assert queue.remove_repeatable_by_key(key) is True
+
+    async with counter.desk.working(lambda job: ran.append(job.id)):
+        await asyncio.to_thread(work)
 
 
 async def test_dead_jobs_are_shown_and_replayed(counter: Counter) -> None:

@@ -19,10 +19,10 @@ from chasquimq import (
     PayloadTooLargeError,
     Worker,
 )
-from chasquimq.config import MAX_MS, U32, ProducerOptions
+from chasquimq.config import MAX_MS, U32, ProducerOptions, ScheduleOptions
 from chasquimq.engine.draft import raw_draft, read_moment, read_retry, read_wait
 from chasquimq.job import BackoffSpec, Draft, Due, RetryOverride
-from chasquimq.native import Consumer, Producer, Promoter
+from chasquimq.native import Consumer, Producer, Promoter, Scheduler
 from chasquimq.native.consumer import Keywords
 
 NOWHERE = "redis://127.0.0.1:1"
@@ -341,6 +341,8 @@ def test_a_consumer_takes_every_option_of_a_worker() -> None:
     passed = Consumer(NOWHERE, "q", concurrency=3, max_attempts=4, group="g")
     assert passed._worker._options.concurrency == 3
     assert passed._worker._options.retry.max_attempts == 4
+    leads = Consumer(NOWHERE, "q", scheduler_batch=7, scheduler_lock_ttl_secs=8)
+    assert leads._worker._options.schedule == ScheduleOptions(batch=7, lock_ttl_s=8)
     assert Consumer(NOWHERE, "q")._worker._options.concurrency == 1
 
 
@@ -378,6 +380,6 @@ def test_a_producer_knows_its_keys_and_its_id() -> None:
 
 def test_no_door_shows_its_password() -> None:
     url = "redis://u:hunter22@127.0.0.1:1"  # not a secret
-    for door in (Producer(url, "q"), Promoter(url, "q"), Consumer(url, "q")):
+    for door in (Producer(url, "q"), Promoter(url, "q"), Scheduler(url, "q"), Consumer(url, "q")):
         assert "hunter" not in repr(door)
         assert "127.0.0.1:1" in repr(door)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime
-from typing import Any
+from typing import Any, Required, TypedDict, Unpack
 
 from chasquimq import wire
 from chasquimq.config import ProducerOptions, suggesting
@@ -20,9 +20,25 @@ from chasquimq.engine.timetable import (
     read_spec,
 )
 from chasquimq.job import Job
-from chasquimq.repeat import RepeatableMeta
+from chasquimq.repeat import RepeatableMeta, StoredSpec
 
 log = logging.getLogger(__name__)
+
+
+class Recipe(TypedDict, total=False):
+    """What a caller says of a spec beside its name and its data."""
+
+    repeat: Required[Pattern]
+    limit: int | None
+    start_after: Moment
+    end_before: Moment
+    start_after_ms: Moment
+    end_before_ms: Moment
+    attempts: int | None
+    backoff: Backoff
+    job_id: str | None
+    missed_fires: Missed
+    key: str | None
 
 
 class Recurring:
@@ -61,22 +77,22 @@ class Recurring:
         are for each of its jobs. `job_id` is taken for compatibility: jobs are called
         `<key>@<ms>`.
         """
-        spec = read_spec(
+        spec = self._recipe(
             name,
-            wire.encode(data),
-            self._options,
+            data,
             repeat=repeat,
             limit=limit,
-            start_after=one_moment("start_after", start_after, start_after_ms),
-            end_before=one_moment("end_before", end_before, end_before_ms),
-            retry=read_override(attempts, backoff),
+            start_after=start_after,
+            end_before=end_before,
+            start_after_ms=start_after_ms,
+            end_before_ms=end_before_ms,
+            attempts=attempts,
+            backoff=backoff,
+            job_id=job_id,
             missed_fires=missed_fires,
             key=key,
         )
-        if job_id is not None:
-            log.warning("job_id %r is not used: spec %r names its jobs itself", job_id, spec.key)
-        await self._timetable().upsert(spec)
-        return Job(spec.key, spec.job_name, data, 0, now_ms())
+        return await self._write(spec, data)
 
     async def get_repeatable_jobs(
         self, limit: int = 100, *, after: RepeatableMeta | None = None
@@ -100,9 +116,36 @@ class Recurring:
         paused, nor put aside by a scheduler."""
         return await self._timetable().resume(key)
 
-    async def next_fires(self, key: str | Pattern, n: int = 10) -> list[datetime]:
-        """When a spec fires next, or a pattern would, on the clock of its zone."""
-        return await self._timetable().next_fires(key, n)
+    async def next_fires(
+        self, key: str | Pattern, n: int = 10, *, after: Moment = None
+    ) -> list[datetime]:
+        """When a spec fires next, or a pattern would, on the clock of its zone; `after` (epoch ms
+        or datetime): not from now on but from then."""
+        return await self._timetable().next_fires(key, n, after)
+
+    def _recipe(self, name: str | None, data: Any, **options: Unpack[Recipe]) -> StoredSpec:
+        """The spec that a caller describes; nothing is written yet."""
+        start_ms, end_ms = options.get("start_after_ms"), options.get("end_before_ms")
+        spec = read_spec(
+            name,
+            wire.encode(data),
+            self._options,
+            repeat=options["repeat"],
+            limit=options.get("limit"),
+            start_after=one_moment("start_after", options.get("start_after"), start_ms),
+            end_before=one_moment("end_before", options.get("end_before"), end_ms),
+            retry=read_override(options.get("attempts"), options.get("backoff")),
+            missed_fires=options.get("missed_fires"),
+            key=options.get("key"),
+        )
+        job_id = options.get("job_id")
+        if job_id is not None:
+            log.warning("job_id %r is not used: spec %r names its jobs itself", job_id, spec.key)
+        return spec
+
+    async def _write(self, spec: StoredSpec, data: Any) -> Job:
+        await self._timetable().upsert(spec)
+        return Job(spec.key, spec.job_name, data, 0, now_ms())
 
     def _timetable(self) -> Timetable:
         return Timetable(self._here().store)

@@ -6,13 +6,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 from chasquimq import wire
-from chasquimq.config import MAX_MS, ProducerOptions
+from chasquimq.config import MAX_MS, ProducerOptions, ScheduleOptions, check_within
 from chasquimq.errors import (
     ArgumentError,
     ConfigError,
@@ -22,13 +21,15 @@ from chasquimq.errors import (
 )
 from chasquimq.job import RetryOverride
 from chasquimq.policy.moment import epoch_ms
-from chasquimq.policy.repeat import first_fire, take_up, upcoming, zone
+from chasquimq.policy.repeat import first_fire, plan, take_up, upcoming, zone
 from chasquimq.repeat import (
     PAUSED_MS,
     MissedFiresPolicy,
     RepeatableMeta,
     RepeatPattern,
     StoredSpec,
+    listed_at,
+    score_of,
 )
 from chasquimq.store import Store
 from chasquimq.store.specs import Seen, Specs
@@ -39,8 +40,10 @@ Missed = MissedFiresPolicy | Mapping[str, Any] | None
 
 MAX_KEY_BYTES = 990  # a fire's id is its spec's key and the moment, and an id has 1 KiB
 MAX_PREVIEW = 10_000
+LAST_MS = 253_402_214_400_000  # the last day that dates have; it is not the last in every zone
+TICK_MS = ScheduleOptions().tick_ms
 TRIES = 100  # how often others may come between a look and a change
-_ENVELOPE_BYTES = 128
+_ENVELOPE_BYTES = 160  # what a job adds to payload and key at the most
 
 
 def read_spec(
@@ -57,22 +60,27 @@ def read_spec(
     key: str | None = None,
 ) -> StoredSpec:
     """A spec as it will be stored, or an error that says what is wrong with it."""
-    pattern, name = RepeatPattern.read(repeat), name or ""
+    pattern, name = RepeatPattern.read(repeat), "" if name is None else name
     wire.check_name(name)
     first_fire(pattern, 0)  # raises what is wrong with it
-    key = _checked_key(wire.resolved_key(key, name, pattern))
-    size = len(payload) + len(key.encode()) + _ENVELOPE_BYTES
+    own_key = wire.resolved_key(None if key is None else _text_key(key), name, pattern)
+    size = len(own_key.encode())
+    if size > MAX_KEY_BYTES:
+        raise ConfigError(
+            f"the key of a spec has at most {MAX_KEY_BYTES} bytes, got {size}: {own_key!r:.80}; "
+            "upsert_repeatable_job takes a shorter one as key="
+        )
+    size += len(payload) + _ENVELOPE_BYTES
     if size > options.max_payload_bytes:
         raise PayloadTooLargeError(size, options.max_payload_bytes)
-    start_ms, end_ms = _moment("start_after", start_after), _moment("end_before", end_before)
     return StoredSpec(
-        key=key,
+        key=own_key,
         job_name=name,
         pattern=pattern,
         payload=payload,
-        limit=_whole("limit", limit),
-        start_after_ms=start_ms,
-        end_before_ms=end_ms,
+        limit=None if limit is None else check_within("limit", limit, 0, MAX_MS),
+        start_after_ms=_moment("start_after", start_after),
+        end_before_ms=_moment("end_before", end_before),
         missed_fires=MissedFiresPolicy.read(missed_fires),
         retry=retry,
     )
@@ -111,19 +119,16 @@ class Timetable:
         raise _busy(spec.key)
 
     async def page(self, limit: int, after: RepeatableMeta | None = None) -> list[RepeatableMeta]:
-        most = _whole("limit", limit) or 0
+        most = check_within("limit", limit, 0, MAX_MS)
         if after is not None and not isinstance(after, RepeatableMeta):
             raise ArgumentError(
                 f"after is the last RepeatableMeta of a page, got {type(after).__name__}"
             )
-        behind = None
-        if after is not None:
-            aside = after.paused or after.problem is not None
-            behind = PAUSED_MS if aside else after.next_fire_ms, after.key
+        behind = None if after is None else (score_of(after), after.key)
         return [_meta(seen) for seen in await (await self._specs()).page(most, behind)]
 
     async def remove(self, key: str) -> bool:
-        _checked_key(key, mine=False)
+        _text_key(key)
         return await (await self._specs()).drop(key)
 
     async def pause(self, key: str) -> bool:
@@ -135,7 +140,7 @@ class Timetable:
         return await self._change(key, _resumed)
 
     async def _change(self, key: str, change: Callable[[Seen, int], Move | None]) -> bool:
-        _checked_key(key, mine=False)
+        _text_key(key)
         specs = await self._specs()
         for _ in range(TRIES):
             now_ms, seen = await specs.see(key)
@@ -146,23 +151,37 @@ class Timetable:
                 return True
         raise _busy(key)
 
-    async def next_fires(self, what: str | Pattern, count: int) -> list[datetime]:
-        """The next fires of a spec, or of a pattern from now on, on the clock of its zone."""
-        most = min(_whole("n", count) or 0, MAX_PREVIEW)
-        if not isinstance(what, str):
-            pattern = RepeatPattern.read(what)
-            now_ms = await (await self._specs()).clock_ms()
-            first_ms = first_fire(pattern, now_ms)
-            spec = StoredSpec(key="", job_name="", pattern=pattern, payload=b"")
-        else:
+    async def next_fires(
+        self, what: str | Pattern, count: int, after: Moment = None
+    ) -> list[datetime]:
+        """The next fires of a spec, or of a pattern, from now on or after a moment, on the clock
+        of its zone.
+
+        What is overdue now is shown as a scheduler would fire it.
+        """
+        most = min(check_within("n", count, 0, MAX_MS), MAX_PREVIEW)
+        after_ms = _moment("after", after)
+        fires: tuple[int, ...] = ()
+        if isinstance(what, str):
             now_ms, seen = await self._see(what)
             spec = _read(seen)
-            first_ms = seen.stood if seen.live else take_up(spec, seen.stood, now_ms)
             if spec.limit:
                 most = min(most, max(spec.limit - seen.fired, 0))
-        found = [] if first_ms is None else upcoming(spec, first_ms, most)
+            next_ms = seen.stood if seen.live else _taken_up(seen, spec, now_ms)
+            if after_ms is not None:
+                next_ms = _taken_up(seen, spec, after_ms)
+            elif next_ms is not None:
+                fires, next_ms, _ = plan(spec, next_ms, now_ms, TICK_MS, most)
+        else:
+            pattern = RepeatPattern.read(what)
+            spec = StoredSpec(key="", job_name="", pattern=pattern, payload=b"")
+            if after_ms is None:
+                after_ms = await (await self._specs()).clock_ms()
+            next_ms = first_fire(pattern, after_ms)
+        if next_ms is not None:
+            fires += tuple(upcoming(spec, next_ms, most - len(fires)))
         where = zone(spec.pattern)
-        return [datetime.fromtimestamp(at_ms / 1000, where) for at_ms in found]
+        return [datetime.fromtimestamp(ms / 1000, where) for ms in fires[:most] if ms < LAST_MS]
 
     async def recipe(self, key: str) -> StoredSpec:
         """The spec under this key; ConfigError if there is none, or it cannot be read."""
@@ -170,7 +189,7 @@ class Timetable:
         return _read(seen)
 
     async def _see(self, key: str) -> tuple[int, Seen]:
-        _checked_key(key, mine=False)
+        _text_key(key)
         now_ms, seen = await (await self._specs()).see(key)
         if not seen.armed:
             raise ConfigError(f"there is no spec {key!r:.200}; get_repeatable_jobs() lists them")
@@ -191,10 +210,15 @@ def _resumed(seen: Seen, now_ms: int) -> Move | None:
     if seen.live:
         return None
     spec = _read(seen)
-    next_ms = take_up(spec, seen.stood if seen.stood < PAUSED_MS else now_ms, now_ms)
+    next_ms = _taken_up(seen, spec, now_ms)
     if next_ms is None:
         raise ConfigError(f"spec {spec.key!r:.200} has no fire left; remove it, or write it anew")
     return next_ms, ""
+
+
+def _taken_up(seen: Seen, spec: StoredSpec, now_ms: int) -> int | None:
+    """When it would fire next; from now on if nobody knows where it stood."""
+    return take_up(spec, seen.stood if seen.stood < PAUSED_MS else now_ms, now_ms)
 
 
 def _goes_on(seen: Seen, spec: StoredSpec) -> bool:
@@ -224,16 +248,15 @@ def _read(seen: Seen) -> StoredSpec:
 
 
 def _meta(seen: Seen) -> RepeatableMeta:
-    key = seen.key.decode(errors="replace")
+    key, problem = seen.key.decode(errors="replace"), seen.problem
+    paused = not seen.live and problem is None
     try:
         spec = seen.read()
     except WireError as error:
-        unread = RepeatPattern("unreadable")
-        why = seen.problem or str(error.args[0])
-        return RepeatableMeta(key, "", unread, seen.stood, fired=seen.fired, problem=why)
-    skips = spec.missed_fires.kind == "skip"
-    retry = spec.retry or RetryOverride()
-    return RepeatableMeta(
+        spec = StoredSpec(key=key, job_name="", pattern=RepeatPattern("unreadable"), payload=b"")
+        problem = problem or str(error.args[0])
+    skips, retry = spec.missed_fires.kind == "skip", spec.retry or RetryOverride()
+    meta = RepeatableMeta(
         key,
         spec.job_name,
         spec.pattern,
@@ -243,46 +266,33 @@ def _meta(seen: Seen) -> RepeatableMeta:
         spec.end_before_ms,
         None if skips else spec.missed_fires,
         seen.fired,
-        paused=not seen.live and seen.problem is None,
-        problem=seen.problem,
-        attempts=retry.max_attempts,
-        backoff=retry.backoff,
+        paused,
+        problem,
+        retry.max_attempts,
+        retry.backoff,
     )
+    return listed_at(meta, seen.place)
 
 
-def _checked_key(key: str, *, mine: bool = True) -> str:
+def _text_key(key: str) -> str:
     if not isinstance(key, str):
         raise ArgumentError(f"the key of a spec is a str, got {type(key).__name__}")
     try:
-        size = len(key.encode())
+        key.encode()
     except UnicodeEncodeError as error:
         raise ConfigError(f"the key of a spec is no valid text: {key[:80]!r}") from error
-    if mine and size > MAX_KEY_BYTES:
-        raise ConfigError(
-            f"the key of a spec has {size} bytes, {MAX_KEY_BYTES} at the most; give key= one"
-        )
     return key
 
 
 def _moment(name: str, moment: Moment) -> int | None:
-    ms = epoch_ms(moment) if isinstance(moment, datetime) else _whole(name, moment)
-    if ms is not None and not 0 <= ms < MAX_MS:
+    if moment is None:
+        return None
+    if isinstance(moment, bool) or not isinstance(moment, int | datetime):
+        raise ArgumentError(f"{name} is epoch ms or a datetime, got {type(moment).__name__}")
+    ms = epoch_ms(moment) if isinstance(moment, datetime) else moment
+    if not 0 <= ms < MAX_MS:
         raise ConfigError(f"{name} must be a moment since 1970, got {moment}")
     return ms
-
-
-def _whole(name: str, value: int | None) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        raise ArgumentError(f"{name} is a whole number, got {value}")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ArgumentError(f"{name} is a whole number, got {value!r:.80}") from None
-    if not 0 <= number <= MAX_MS:
-        raise ConfigError(f"{name} must be from 0 to {MAX_MS}, got {number}")
-    return number
 
 
 def _busy(key: str) -> StoreError:

@@ -33,6 +33,8 @@ class Keywords(TypedDict, total=False):
     delayed_enabled: bool
     run_scheduler: bool
     scheduler_tick_ms: int | None
+    scheduler_batch: int | None
+    scheduler_lock_ttl_secs: int | None
     store_results: bool
     result_ttl_ms: int | None
     max_result_bytes: int | None

@@ -19,15 +19,20 @@ from chasquimq.config import (
     refuse_unknown,
     suggesting,
 )
-from chasquimq.engine.draft import raw_draft, read_moment, read_retry, read_wait
+from chasquimq.engine.draft import raw_draft, read_moment, read_payload, read_retry, read_wait
 from chasquimq.engine.graveyard import Graveyard
 from chasquimq.engine.producer import now_ms
 from chasquimq.engine.session import Session, raise_for
+from chasquimq.engine.timetable import Timetable, read_spec
 from chasquimq.errors import ArgumentError, ChasquiError, ConfigError, ShutdownError
 from chasquimq.job import Draft
 from chasquimq.store import Dialer, Store
 
 _OPTIONS = ("id", "name", "retry")
+_SPEC = (
+    *("job_name", "pattern", "payload"),  # these it must have
+    *("key", "limit", "start_after_ms", "end_before_ms", "missed_fires", "retry"),
+)
 
 
 class Producer:
@@ -177,6 +182,47 @@ class Producer:
     async def replay_dlq(self, limit: int) -> int:
         """Bring the oldest dead jobs back, with fresh attempts; answers how many."""
         return await Graveyard(self._here().store).replay(limit)
+
+    # -- specs -----------------------------------------------------------------------------------
+
+    async def upsert_repeatable(self, spec: Mapping[str, Any]) -> str:
+        """Write a spec from which jobs are made; answers its key.
+
+        `spec` has `job_name`, `pattern` and `payload`, and may have `key`, `limit`,
+        `start_after_ms`, `end_before_ms`, `missed_fires` and `retry`.
+        """
+        if not isinstance(spec, Mapping):
+            raise ArgumentError(f"spec is a dict, got {type(spec).__name__}: {spec!r:.80}")
+        refuse_unknown(spec, _SPEC, "spec")
+        for name in _SPEC[:3]:
+            if name not in spec:
+                raise ConfigError(f"a spec needs {name!r}")
+        stored = read_spec(
+            spec["job_name"],
+            read_payload(spec["payload"]),
+            self._options,
+            repeat=spec["pattern"],
+            limit=spec.get("limit"),
+            start_after=spec.get("start_after_ms"),
+            end_before=spec.get("end_before_ms"),
+            retry=read_retry(spec.get("retry")),
+            missed_fires=spec.get("missed_fires"),
+            key=spec.get("key"),
+        )
+        await Timetable(self._here().store).upsert(stored)
+        return stored.key
+
+    async def list_repeatable(self, limit: int) -> list[dict[str, Any]]:
+        """The specs by when they fire next, without their payloads: each as
+        `RepeatableMeta.to_dict()`."""
+        found = await Timetable(self._here().store).page(limit)
+        return [meta.to_dict() for meta in found]
+
+    async def remove_repeatable_by_key(self, key: str) -> bool:
+        """Remove a spec: it fires no more. False if there is none."""
+        return await Timetable(self._here().store).remove(key)
+
+    # -- what became of them ---------------------------------------------------------------------
 
     async def get_result(self, id: str) -> bytes | None:
         """What a job's handler returned; None if nothing is kept (yet, or any more)."""

@@ -58,7 +58,7 @@ class Scheduler(Leading):
         self._options: ScheduleOptions = given(
             ScheduleOptions,
             tick_ms=tick_interval_ms,
-            batch=batch or None,  # 0 is the least, as in the reference
+            batch=batch or None,  # 0, one at a time in the reference, is as good as not given
             lock_ttl_s=lock_ttl_secs,
         )
 
