@@ -14,6 +14,7 @@ from tests.servers import DIALECTS, DialectServer, Servers
 
 NATIVE = DIALECTS[0]
 PAIRS = [("reference", "ours"), ("ours", "reference"), ("reference", "reference")]
+across = pytest.mark.parametrize(("a", "b"), PAIRS[:2], ids=lambda name: name)  # no control
 both_ways = pytest.mark.parametrize(("a", "b"), PAIRS, ids=lambda name: name)
 
 

@@ -27,6 +27,8 @@ from chasquimq import (
     Producer,
     Queue,
     QueueEvents,
+    RepeatPattern,
+    Scheduler,
     UnrecoverableError,
     Worker,
     version,
@@ -44,6 +46,7 @@ class Driver:
         self._running: asyncio.Task[None] | None = None
         self._producer: Producer | None = None
         self._consumer: Consumer | None = None
+        self._scheduler: Scheduler | None = None
         self._told: list[dict[str, Any]] = []
         self._following: asyncio.Task[None] | None = None
 
@@ -138,6 +141,52 @@ class Driver:
         promoter = chasquimq.Promoter(self._url, self._name, **options)
         self._running = asyncio.ensure_future(promoter.run())
 
+    async def upsert(self, name: str, data: Any, **options: Any) -> str:
+        """Write a spec; `repeat` is the dict form of its pattern."""
+        told = dict(_options(options))
+        repeat = dict(told.pop("repeat"))
+        make = getattr(RepeatPattern, repeat.pop("kind"))
+        pattern = make(*(repeat.pop(a) for a in ("expression", "interval_ms") if a in repeat))
+        if repeat:
+            pattern = RepeatPattern.cron(pattern.expression, **repeat)
+        job = await self._queue.upsert_repeatable_job(name, data, repeat=pattern, **told)
+        return str(job.id)
+
+    async def repeatables(self) -> list[dict[str, Any]]:
+        """The specs as both sides list them, and what ours tells besides, where it is ours."""
+        return [_listed(meta) for meta in await self._queue.get_repeatable_jobs()]
+
+    async def remove_repeatable(self, key: str) -> bool:
+        return bool(await self._queue.remove_repeatable_by_key(key))
+
+    async def pause_repeatable(self, key: str) -> bool:
+        """As only ours can; and so with `resume_repeatable` and `run_repeatable_now`."""
+        return bool(await self._queue.pause_repeatable(key))
+
+    async def resume_repeatable(self, key: str) -> bool:
+        return bool(await self._queue.resume_repeatable(key))
+
+    async def run_repeatable_now(self, key: str) -> str:
+        return str((await self._queue.run_repeatable_now(key)).id)
+
+    async def schedule(self, **options: Any) -> None:
+        """Start a native scheduler."""
+        self._scheduler = Scheduler(self._url, self._name, **options)
+        self._running = asyncio.ensure_future(self._scheduler.run())
+
+    async def rest_scheduler(self) -> None:
+        """Stop it as a user would, and wait until it has ended."""
+        if self._scheduler is not None and self._running is not None:
+            self._scheduler.shutdown()
+            await self._running
+            self._scheduler = self._running = None
+
+    async def ended(self) -> str | None:
+        """How the scheduler ended by itself: what it raised, or nothing. None: it runs."""
+        if self._running is None or not self._running.done():
+            return None
+        return repr(self._running.exception() or "")
+
     async def follow(self, **options: Any) -> None:
         """Follow the queue's events from now on, or from where the options say."""
 
@@ -177,6 +226,22 @@ def _native(job: Any) -> dict[str, Any]:
         "attempt": job.attempt,
         "created_at_ms": job.created_at_ms,
     }
+
+
+def _listed(meta: Any) -> dict[str, Any]:
+    missed = meta.missed_fires
+    listed = {
+        "key": meta.key,
+        "job_name": meta.job_name,
+        "pattern": meta.pattern.to_dict(),
+        "next_fire_ms": meta.next_fire_ms,
+        "limit": meta.limit,
+        "start_after_ms": meta.start_after_ms,
+        "end_before_ms": meta.end_before_ms,
+        "missed_fires": None if missed is None else missed.to_dict(),
+    }
+    own = ("fired", "paused", "problem", "attempts")
+    return listed | {name: getattr(meta, name) for name in own if hasattr(meta, name)}
 
 
 def _told(event: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ asked, the other can be asked too.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,46 @@ class Side:
     def promote(self, **options: Any) -> None:
         """Start a promoter of ours."""
         self._ask("promote", **options)
+
+    def upsert(self, name: str | None, data: Any, **options: Any) -> str:
+        """Write a spec; answers its key."""
+        return str(self._ask("upsert", name=name, data=data, **options))
+
+    def repeatables(self) -> list[dict[str, Any]]:
+        return list(self._ask("repeatables"))
+
+    def remove_repeatable(self, key: str) -> bool:
+        return bool(self._ask("remove_repeatable", key=key))
+
+    def pause_repeatable(self, key: str) -> bool:
+        """As only ours can; and so with `resume_repeatable` and `run_repeatable_now`."""
+        return bool(self._ask("pause_repeatable", key=key))
+
+    def resume_repeatable(self, key: str) -> bool:
+        return bool(self._ask("resume_repeatable", key=key))
+
+    def run_repeatable_now(self, key: str) -> str:
+        return str(self._ask("run_repeatable_now", key=key))
+
+    def schedule(self, **options: Any) -> None:
+        """Start a native scheduler."""
+        self._ask("schedule", **options)
+
+    def rest_scheduler(self) -> None:
+        """Stop the native scheduler as a user would."""
+        self._ask("rest_scheduler")
+
+    def ended(self) -> str | None:
+        """How the scheduler ended by itself; None: it runs."""
+        answer = self._ask("ended")
+        return None if answer is None else str(answer)
+
+    def freeze(self) -> None:
+        """Let the process stand still, as on a machine that is swapped out."""
+        self._child.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._child.send_signal(signal.SIGCONT)
 
     def seen(self) -> list[Seen]:
         return [Seen(**job) for job in self._ask("seen")]
