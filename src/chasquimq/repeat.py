@@ -141,11 +141,11 @@ class StoredSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Listed:
-    """The score of a spec when it was listed, as Redis printed it. A slot and no field of
+    """Where a spec was listed: its score and key as Redis has them. A slot and no field of
     RepeatableMeta: not shown, compared, copied or encoded."""
 
-    __slots__ = ("_score",)
-    _score: bytes
+    __slots__ = ("_place",)
+    _place: tuple[bytes, bytes]
 
 
 class RepeatableMeta(_Listed, msgspec.Struct, frozen=True):
@@ -178,17 +178,18 @@ class RepeatableMeta(_Listed, msgspec.Struct, frozen=True):
         }
 
 
-def listed_at(meta: RepeatableMeta, score: bytes) -> RepeatableMeta:
-    """The same; the next page goes on behind this score."""
-    msgspec.structs.force_setattr(meta, "_score", score)
+def listed_at(meta: RepeatableMeta, score: bytes, key: bytes) -> RepeatableMeta:
+    """The same; the next page goes on behind this place."""
+    msgspec.structs.force_setattr(meta, "_place", (score, key))
     return meta
 
 
-def score_of(meta: RepeatableMeta) -> bytes | int:
+def place_of(meta: RepeatableMeta) -> tuple[bytes, bytes]:
     """Where it was listed. One that was copied, or comes from elsewhere, does not know it."""
     aside = meta.paused or meta.problem is not None
-    score: bytes | int = getattr(meta, "_score", PAUSED_MS if aside else meta.next_fire_ms)
-    return score
+    score = b"%d" % (PAUSED_MS if aside else meta.next_fire_ms)
+    place: tuple[bytes, bytes] = getattr(meta, "_place", (score, meta.key.encode()))
+    return place
 
 
 def _unknown_pattern(kind: str) -> ConfigError:

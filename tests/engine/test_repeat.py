@@ -84,6 +84,23 @@ async def test_a_paused_spec_stays_paused_when_it_is_written_again(desk: Desk) -
         assert len(await queue.next_fires(key, 3)) == 3
 
 
+async def test_a_pause_outlives_another_pattern(desk: Desk) -> None:
+    async with desk.queue() as queue:
+
+        async def write(pattern: RepeatPattern) -> None:
+            await queue.upsert_repeatable_job("n", 1, repeat=pattern, key="k")
+
+        await write(RepeatPattern.every(3_600_000))
+        await queue.pause_repeatable("k")
+        await write(RepeatPattern.cron("0 0 1 1 *"))
+        [meta] = await queue.get_repeatable_jobs()
+        assert (meta.paused, meta.pattern.kind) == (True, "cron")
+        await queue.resume_repeatable("k")
+        [first] = await queue.next_fires("k", 1)
+        assert (first.month, first.day, first.hour, first.minute) == (1, 1, 0, 0)
+        assert meta.next_fire_ms == first.timestamp() * 1000, "where it would stand"
+
+
 async def test_a_spec_that_never_fires_is_refused(desk: Desk) -> None:
     async with desk.queue() as queue:
         with pytest.raises(ConfigError, match="never fire"):

@@ -249,6 +249,19 @@ async def test_the_next_fires_of_a_pattern_are_on_the_clock_of_its_zone(desk: De
     assert not desk.redis.keys(desk.keys.tag + b"*")
 
 
+async def test_pages_go_on_behind_keys_that_are_no_text(desk: Desk) -> None:
+    keys = [b"a", b"\x80", b"\xff\x01", b"\xff\x02", b"z"]
+    for key in keys:
+        lay(desk, key, 2_000_000_000_000, packed("k"))
+    listed: list[RepeatableMeta] = []
+    async with desk.queue() as queue:
+        while page := await queue.get_repeatable_jobs(1, after=listed[-1] if listed else None):
+            listed += page
+            assert len(listed) <= len(keys), "a page came again"
+    assert [meta.key.encode() for meta in listed if meta.problem is None] == [b"a", b"z"]
+    assert len(listed) == len(keys)
+
+
 async def test_the_next_fires_after_a_moment_keep_the_cadence(desk: Desk) -> None:
     start = datetime(2035, 10, 27, 12, tzinfo=UTC)
     nightly = RepeatPattern.cron("30 2 * * *", tz="Europe/Berlin")

@@ -45,6 +45,10 @@ class FaultyLink:
     async def run(self, script: str, keys: Any, args: Any = ()) -> Any:
         return await self.ask(*lua.call(script, keys, args))
 
+    async def run_each(self, script: str, calls: Any, args: Any) -> list[Any]:
+        each = zip(calls, args, strict=True)
+        return [await self.run(script, keys, words) for keys, words in each]
+
 
 def places(shelf: Shelf) -> dict[str, list[str]]:
     """Where each job is alive, by its id; bytes that are no job are named by themselves.

@@ -19,7 +19,7 @@ from chasquimq import (
     RepeatPattern,
 )
 from chasquimq.config import MAX_MS, U32
-from chasquimq.repeat import PAUSED_MS, StoredSpec, listed_at, score_of
+from chasquimq.repeat import PAUSED_MS, StoredSpec, listed_at, place_of
 from tests.shown import shown
 
 EVERY = RepeatPattern.every(60_000)
@@ -223,11 +223,14 @@ def test_a_listed_spec_says_all_in_its_dict_form() -> None:
 
 
 def test_where_a_spec_was_listed_is_no_part_of_it() -> None:
-    listed = listed_at(RepeatableMeta("k", "n", CRON, 1_800_000_000_000), b"inf")
+    listed = listed_at(RepeatableMeta("k", "n", CRON, 1_800_000_000_000), b"inf", b"\xff")
     assert listed == META
     assert hash(listed) == hash(META)
     assert repr(listed) == repr(META)
-    assert (score_of(listed), score_of(META)) == (b"inf", 1_800_000_000_000)
+    assert (place_of(listed), place_of(META)) == (
+        (b"inf", b"\xff"),
+        (b"1800000000000", META.key.encode()),
+    )
     paused = RepeatableMeta("k", "n", CRON, 5, paused=True)
     aside = RepeatableMeta("k", "n", CRON, 5, problem="why")
-    assert score_of(paused) == score_of(aside) == PAUSED_MS
+    assert place_of(paused)[0] == place_of(aside)[0] == b"%d" % PAUSED_MS

@@ -29,7 +29,7 @@ from chasquimq.repeat import (
     RepeatPattern,
     StoredSpec,
     listed_at,
-    score_of,
+    place_of,
 )
 from chasquimq.store import Store
 from chasquimq.store.specs import Seen, Specs
@@ -114,7 +114,9 @@ class Timetable:
                     f"end_before_ms ({spec.end_before_ms}) of spec {spec.key!r:.200} is before "
                     f"its first fire ({next_ms})"
                 )
-            if await specs.put(seen, packed, retry, None if keep else next_ms):
+            # Whoever paused it takes it up again: no other write does.
+            aside = seen.paused and not keep
+            if await specs.put(seen, packed, retry, None if keep else next_ms, aside=aside):
                 return next_ms
         raise _busy(spec.key)
 
@@ -124,7 +126,7 @@ class Timetable:
             raise ArgumentError(
                 f"after is the last RepeatableMeta of a page, got {type(after).__name__}"
             )
-        behind = None if after is None else (score_of(after), after.key)
+        behind = None if after is None else place_of(after)
         return [_meta(seen) for seen in await (await self._specs()).page(most, behind)]
 
     async def remove(self, key: str) -> bool:
@@ -249,7 +251,6 @@ def _read(seen: Seen) -> StoredSpec:
 
 def _meta(seen: Seen) -> RepeatableMeta:
     key, problem = seen.key.decode(errors="replace"), seen.problem
-    paused = not seen.live and problem is None
     try:
         spec = seen.read()
     except WireError as error:
@@ -266,12 +267,12 @@ def _meta(seen: Seen) -> RepeatableMeta:
         spec.end_before_ms,
         None if skips else spec.missed_fires,
         seen.fired,
-        paused,
+        seen.paused,
         problem,
         retry.max_attempts,
         retry.backoff,
     )
-    return listed_at(meta, seen.place)
+    return listed_at(meta, seen.place, seen.key)
 
 
 def _text_key(key: str) -> str:

@@ -4,8 +4,8 @@
 -- ARGV     1 holder      2 lock lives, s      3 how many at the most      4 key prefix of hashes
 --          5 about so many bytes at the most
 -- Returns  {-1} another leads, else {now, the first score after it or -1, how many specs there are,
---          how many had no hash and were removed, '1' if more are due, then for each, the earliest
---          first, {key, score, bytes, retry, catchup}; bytes are nil where there is no hash}
+--          how many had no spec and were removed, 1 if more may be due, then for each, the earliest
+--          first, {key, score, bytes, retry, catchup}; no more than two where it is not a hash}
 
 local holder = redis.call('GET', KEYS[2])
 if holder and holder ~= ARGV[1] then return {-1} end
@@ -19,11 +19,13 @@ local due, more = {}, #found == 2 * many
 for i = 1, #found, 2 do
   local hash = redis.pcall('HMGET', ARGV[4] .. found[i], 'spec', 'retry', 'catchup')
   if hash.err then
+    -- Any other fault is ours and not the spec's, which is not to be put aside for it.
+    if not string.find(hash.err, '^WRONGTYPE') then return hash end
     due[#due + 1] = {found[i], found[i + 1]}
   elseif not hash[1] then
     -- Nothing is lost: a program that fires what others remove leaves such behind.
-    redis.call('ZREM', KEYS[1], found[i])
     redis.call('DEL', ARGV[4] .. found[i])
+    redis.call('ZREM', KEYS[1], found[i])
     gone = gone + 1
   else
     due[#due + 1] = {found[i], found[i + 1], hash[1], hash[2], hash[3]}
@@ -35,5 +37,5 @@ for i = 1, #found, 2 do
   end
 end
 local coming = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-local next = math.min(tonumber(coming[2] or -1), 9007199254740991)
+local next = math.ceil(math.min(tonumber(coming[2] or -1), 9007199254740991))
 return {now, next, redis.call('ZCARD', KEYS[1]), gone, more and 1 or 0, unpack(due)}

@@ -32,6 +32,7 @@ local rows, size = {}, 0
 local found = redis.call('ZRANGE', KEYS[1], from, from + ARGV[1] - 1, 'WITHSCORES')
 for i = 1, #found, 2 do
   local hash = redis.pcall('HMGET', ARGV[2] .. found[i], 'spec', 'retry', 'fired', 'aside')
+  if hash.err and not string.find(hash.err, '^WRONGTYPE') then return hash end
   rows[#rows + 1] = {found[i], found[i + 1], not hash.err and hash or nil}
   size = size + #(hash[1] or '')
   if size > tonumber(ARGV[3]) then break end

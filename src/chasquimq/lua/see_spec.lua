@@ -7,5 +7,6 @@
 
 local now = redis.call('TIME')
 local hash = redis.pcall('HMGET', KEYS[2], 'spec', 'retry', 'fired', 'aside')
+if hash.err and not string.find(hash.err, '^WRONGTYPE') then return hash end
 local score = redis.call('ZSCORE', KEYS[1], ARGV[1])
 return {now[1] * 1000 + math.floor(now[2] / 1000), score, not hash.err and hash or nil}

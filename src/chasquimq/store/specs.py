@@ -50,10 +50,12 @@ class Seen(NamedTuple):
         return ms if 0 <= ms < PAUSED_MS else PAUSED_MS
 
     @property
-    def sha(self) -> str:
-        # What scripts compare; the server has no other sum, and nothing is proved by it.
-        packed = self.packed
-        return "" if packed is None else sha1(packed, usedforsecurity=False).hexdigest()
+    def sum(self) -> str:
+        """Of all that its jobs are made from. Scripts compare it; nothing is proved by it, and the
+        server has no other than sha1."""
+        if self.packed is None:
+            return ""
+        return sha1(self.packed + (self.retry or b""), usedforsecurity=False).hexdigest()
 
     @property
     def armed(self) -> bool:
@@ -76,6 +78,10 @@ class Seen(NamedTuple):
         if self.live or not self.aside:
             return None
         return self.aside.partition(b" ")[2].decode(errors="replace") or None
+
+    @property
+    def paused(self) -> bool:
+        return self.armed and not self.live and self.problem is None
 
     @property
     def left(self) -> int | None:
@@ -171,15 +177,20 @@ class Specs:
         now_ms, score, *hash_ = await self._link.run("see_spec", self._both(raw), (raw,))
         return now_ms, _seen(raw, score or b"", hash_)
 
-    async def put(self, seen: Seen, packed: bytes, retry: bytes, next_ms: int | None) -> bool:
-        """Write a spec, and when it fires next (None: as it is); False: see it again first."""
+    async def put(
+        self, seen: Seen, packed: bytes, retry: bytes, next_ms: int | None, *, aside: bool = False
+    ) -> bool:
+        """Write a spec, and when it fires next (None: as it is), or would (`aside`: it is paused);
+        False: see it again first."""
         then = "" if next_ms is None else next_ms
-        args = (seen.key, seen.sha, then, packed, retry, self._keys.wake)
+        note = f"{next_ms} " if aside else ""
+        score = PAUSED_MS if aside else then
+        args = (seen.key, seen.sum, score, packed, retry, self._keys.wake, note)
         return bool(await self._link.run("put_spec", self._both(seen.key), args))
 
     async def move(self, seen: Seen, score: int, aside: str = "") -> bool:
         """Give it another next fire; `aside`: where it stood and why. False: see it again first."""
-        args = (seen.key, seen.place, seen.sha, score, aside, self._keys.wake)
+        args = (seen.key, seen.place, seen.sum, score, aside, self._keys.wake)
         return bool(await self._link.run("move_spec", self._both(seen.key), args))
 
     async def put_aside(self, seen: Seen, why: str = "") -> bool:
@@ -189,18 +200,20 @@ class Specs:
         raw = key.encode()
         return bool(await self._link.run("drop_spec", self._both(raw), (raw,)))
 
-    async def page(self, limit: int, after: tuple[int, str] | None = None) -> list[Seen]:
+    async def page(self, limit: int, after: tuple[Arg, bytes] | None = None) -> list[Seen]:
         """Specs by their next fire, behind a score and a key; those put aside come last."""
-        found: list[Seen] = []
-        behind: tuple[Arg, ...] = () if after is None else (after[0], after[1].encode())
+        found: dict[bytes, Seen] = {}
+        behind: tuple[Arg, ...] = after or ()
         while len(found) < limit:
-            args = (min(limit - len(found), PAGE), self._keys.spec(""), MAX_BYTES, *behind)
+            most, known = min(limit - len(found), PAGE), len(found)
+            args = (most, self._keys.spec(""), MAX_BYTES, *behind)
             rows = await self._link.run("list_specs", (self._keys.repeat,), args)
-            found += [_seen(key, score, hash_) for key, score, *hash_ in rows]
-            if not rows:
+            for key, score, *hash_ in rows:  # one that fired meanwhile comes again, further on
+                found.setdefault(key, _seen(key, score, hash_))
+            if len(found) == known and len(rows) < most:
                 break
             behind = rows[-1][1], rows[-1][0]
-        return found
+        return list(found.values())
 
     def _both(self, key: bytes) -> tuple[bytes, bytes]:
         return self._keys.repeat, self._keys.spec(key)
@@ -220,7 +233,7 @@ def _seen(key: bytes, score: bytes, hash_: list[Any]) -> Seen:
 def _firing(holder: str, each: Firing) -> tuple[Arg, ...]:
     seen, then = each.seen, "" if each.next_ms is None else each.next_ms
     left = "" if each.left is None else f"{each.left} {then}"
-    as_seen = (seen.key, seen.place, seen.sha)
+    as_seen = (seen.key, seen.place, seen.sum)
     return (holder, *as_seen, then, each.limit, left, each.name, *each.envelopes)
 
 
