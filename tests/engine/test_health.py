@@ -10,6 +10,7 @@ import pytest
 
 from chasquimq import Health, Job, Worker
 from chasquimq.engine.reader import Reader
+from chasquimq.engine.scheduler import Scheduler
 from chasquimq.health import Connection, Counters, examined
 from tests.engine.desk import Desk, eventually
 
@@ -22,12 +23,13 @@ async def test_a_working_worker_is_healthy_and_says_of_what_it_consists(desk: De
     async with desk.queue() as queue, desk.working(nothing) as worker:
         await queue.add_bulk([{"name": "", "data": None}] * 20)
         await desk.settled()
-        await eventually(lambda: worker.health().leads and worker.health().held == 0)
+        await eventually(lambda: worker.health().leads and worker.health().schedules)
+        await eventually(lambda: worker.health().held == 0)
         await eventually(lambda: worker.health().healthy)  # its leases' connection comes last
         health = worker.health()
         assert (health.healthy, health.state, health.problems) == (True, "running", ())
         assert health.tasks == dict.fromkeys(
-            ("pool", "reader", "claimer", "promoter", "janitor", "lease"), "running"
+            ("pool", "reader", "claimer", "promoter", "janitor", "scheduler", "lease"), "running"
         )
         assert set(health.connections) == {"requests", "reader", "settler", "lease"}
         assert all(connection.up for connection in health.connections.values())
@@ -67,6 +69,35 @@ async def test_a_loop_that_dies_takes_the_worker_down_and_health_says_so(
     health = worker.health()
     assert (health.healthy, health.state) == (False, "failed")
     assert "a defect" in health.problems[0]
+
+
+async def test_a_scheduler_that_dies_takes_the_worker_down_and_health_says_so(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dies(self: Scheduler) -> float | None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(Scheduler, "_act", dies)
+    worker = desk.worker(nothing)
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        await asyncio.wait_for(worker.run(), 30)
+    health = worker.health()
+    assert (health.healthy, health.state) == (False, "failed")
+    assert "a defect" in health.problems[0]
+
+
+async def test_one_worker_says_that_it_schedules_and_the_next_takes_over(desk: Desk) -> None:
+    async with desk.working(nothing, delayed_enabled=False) as one:
+        await eventually(lambda: one.health().schedules)
+        assert not one.health().leads  # which is about delayed jobs
+        async with desk.working(nothing) as other, desk.working(nothing, run_scheduler=False) as no:
+            await eventually(lambda: other.health().healthy and no.health().healthy)
+            assert (other.health().schedules, no.health().schedules) == (False, False)
+            assert set(other.health().tasks) - set(no.health().tasks) == {"scheduler"}
+            await one.close()
+            await eventually(lambda: other.health().schedules)
+            assert not one.health().schedules
+            assert not no.health().schedules
 
 
 async def test_what_runs_and_what_waits_is_counted(desk: Desk) -> None:
@@ -153,6 +184,7 @@ def test_what_counts_as_a_problem() -> None:
 
     assert problems() == ()
     assert problems(tasks={"reader": "failed: no"}) == ("reader has failed: no",)
+    assert problems(tasks={"scheduler": "ended"}) == ("scheduler has ended",)
     assert problems(connections={"x": Connection(False)}) == ("the connection of x is down",)
     assert problems(connections={"x": Connection(True, 0, 2.9)}) == ()
     assert problems(connections={"x": Connection(True, 0, 3.1)}) == (

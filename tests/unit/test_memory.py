@@ -20,6 +20,8 @@ from chasquimq.observe.metrics import (
     PromoterTick,
     ReaderBatch,
     RetryScheduled,
+    SchedulerTick,
+    SpecFired,
 )
 
 
@@ -93,9 +95,12 @@ HAPPENINGS = st.one_of(
               st.sampled_from("abcd")),
     st.builds(ReaderBatch, st.integers(1, 64), st.integers(0, 3)),
     st.builds(PromoterTick, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)),
+    st.builds(SchedulerTick, st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)),
+    st.builds(SpecFired, st.sampled_from("kl"), st.just(""), st.integers(0, 9)),
 )  # fmt: skip
 CALLED = {JobOutcome: "job_outcome", RetryScheduled: "retry_scheduled", DlqRouted: "dlq_routed",
-          ReaderBatch: "reader_batch", PromoterTick: "promoter_tick"}  # fmt: skip
+          ReaderBatch: "reader_batch", PromoterTick: "promoter_tick",
+          SchedulerTick: "scheduler_tick", SpecFired: "spec_fired"}  # fmt: skip
 
 
 def naive(values: list[Any], name: str | None) -> JobRollup:
@@ -135,11 +140,13 @@ def test_a_rollup_is_what_the_calls_add_up_to(values: list[Any], limit: int) -> 
     assert [call.value for call in sink.calls] == values[-limit:]
     assert sink.dropped == max(len(values) - limit, 0)
     assert rollup.totals == naive(values, None)
-    names = {value.name for value in values if hasattr(value, "name")}
+    ran = [value for value in values if not isinstance(value, SpecFired)]  # a fire is no run
+    names = {value.name for value in ran if hasattr(value, "name")}
     assert rollup.names == {name: naive(values, name) for name in names}
     batches = [value for value in values if isinstance(value, ReaderBatch)]
     assert rollup.worker == WorkerRollup(
         promoted=sum(v.promoted for v in values if isinstance(v, PromoterTick)),
+        fired=sum(isinstance(value, SpecFired) for value in values),
         batches=len(batches),
         entries=sum(batch.size for batch in batches),
         reclaimed=sum(batch.reclaimed for batch in batches),
@@ -169,7 +176,10 @@ def test_what_the_worker_did_adds_up() -> None:
         sink.came_too_late(count + 5)
         sink.refused(count + 6)
         sink.reconnected("reader")
+        sink.spec_put_aside(f"key-{count}", "no hash")
+    assert sink.heard("spec_put_aside") == [("key-2", "no hash"), ("key-3", "no hash")]
     assert sink.rollup().worker == WorkerRollup(
+        put_aside=2,
         leases_lost=5,
         given_back=7,
         ghosts=9,
@@ -199,7 +209,7 @@ total             13       1          1        2     2      17     300     300  
 
 dead: unrecoverable 1, malformed 1
 
-worker: promoted 2, batches 1, entries 14, reconnects 1"""
+worker: promoted 2, fired 1, put_aside 1, batches 1, entries 14, reconnects 1"""
 
 
 def test_a_rollup_reads_as_a_table() -> None:
@@ -214,12 +224,15 @@ def test_a_rollup_reads_as_a_table() -> None:
     sink.dlq_routed(DlqRouted("unrecoverable", 1, "charge"))
     sink.dlq_routed(DlqRouted("malformed", 0, ""))
     sink.promoter_tick(PromoterTick(2, 0, 0))
+    sink.scheduler_tick(SchedulerTick(1, 5, 0))
+    sink.spec_fired(SpecFired("mail::every:9", "mail", 3))
+    sink.spec_put_aside("charge::every:0", "no pattern that could fire")
     sink.reader_batch(ReaderBatch(14, 0))
     sink.reconnected("reader")
     assert str(sink) == str(sink.rollup()) == TABLE
     assert repr(sink) == (
         "<InMemorySink: 13 completed, 1 failed, 1 timed out, 2 retried, 2 dead; "
-        "22 calls kept, 0 dropped>"
+        "25 calls kept, 0 dropped>"
     )
 
 

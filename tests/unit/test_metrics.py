@@ -26,6 +26,8 @@ from chasquimq.observe.metrics import (
     PromoterTick,
     ReaderBatch,
     RetryScheduled,
+    SchedulerTick,
+    SpecFired,
     listening,
 )
 
@@ -41,6 +43,9 @@ TOLD: list[tuple[Happening, str, Any]] = [  # what happened, the callback, what 
     (it.Failed("id", "n", 2, 9, "no", True), "job_outcome", JobOutcome("timeout", 2, 9, "n")),
     (it.RetryScheduled("id", "n", 2, 150), "retry_scheduled", RetryScheduled(2, 150, "n")),
     (it.Buried("id", "n", 3, "malformed"), "dlq_routed", DlqRouted("malformed", 3, "n")),
+    (it.SpecsTicked(4, 3, 8), "scheduler_tick", SchedulerTick(4, 3, 8)),
+    (it.Fired("k@1", "n", "k", 5), "spec_fired", SpecFired("k", "n", 5)),
+    (it.PutAside("k", "no hash"), "spec_put_aside", ("k", "no hash")),
     (it.LeasesLost(4), "leases_lost", 4),
     (it.GivenBack(5), "given_back", 5),
     (it.Swept(1, 2), "swept", (1, 2)),
@@ -105,8 +110,9 @@ def test_reasons_are_plain_words() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [PromoterTick, LockOutcome, ReaderBatch, JobOutcome, RetryScheduled, DlqRouted],
-)
+    [PromoterTick, LockOutcome, ReaderBatch, JobOutcome, RetryScheduled, DlqRouted, SchedulerTick,
+     SpecFired],
+)  # fmt: skip
 def test_the_reference_page_names_every_field(value: Any) -> None:
     section = PAGE.partition(f"\n## {value.__name__}\n")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == list(value._fields)

@@ -2,18 +2,22 @@
 
 1. one script call acquires or renews the lock and shows what is due, the earliest first;
 2. for each the policy says which windows fire, and when the next one is;
-3. one script per spec, all in one write: if we still lead, and the spec is as we saw it, its jobs
+3. one script per spec, many in one write: if we still lead, and the spec is as we saw it, its jobs
    are added and it moves on; else nothing happens, and whoever changed it has seen to it;
 4. a spec that cannot be read is put aside, with the reason, and the others go on.
 
 Whatever happens between two of these steps, a window is fired by the one script that also moves
 the spec beyond it. All times are the server's.
+
+A long catch-up goes on from tick to tick, and all that are due have their share of each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from typing import NamedTuple
 
 from chasquimq import wire
 from chasquimq.config import ScheduleOptions
@@ -24,14 +28,26 @@ from chasquimq.happening import Announce, Fired, PutAside, SpecsTicked
 from chasquimq.job import Envelope
 from chasquimq.policy.repeat import plan
 from chasquimq.store import Store
-from chasquimq.store.specs import MAX_BYTES, DueSpecs, Firing, Seen
+from chasquimq.store.specs import MAX_BYTES, Firing, Seen
 
 log = logging.getLogger(__name__)
 
-MOST = 1_000  # windows that one script call fires: the server serves nobody meanwhile
-TURN = 32  # specs that are planned before others in the event loop have their turn
+# Windows that one script call or one write fires, and all of a tick: the server serves nobody
+# else during the first, and the lock must outlive the last.
+MOST = 1_000
+MOST_OF_A_TICK = 10_000
+TURN = 32  # specs or windows that are planned before others in the event loop have their turn
 WHY_CHARS = 300
 AGAIN_MS = 10
+
+
+class Planned(NamedTuple):
+    """A spec that is due, and the jobs that it makes: their ids and how late they are."""
+
+    firing: Firing
+    key: str
+    name: str
+    jobs: list[tuple[str, int]]
 
 
 class Scheduler(Leader):
@@ -53,75 +69,86 @@ class Scheduler(Leader):
         self._options = options
 
     async def _act(self) -> float | None:
-        specs = self._store.specs
-        due = await specs.due(self._holder, self._lock_ttl_s, self._options.batch)
+        due = await self._store.specs.due(self._holder, self._lock_ttl_s, self._options.batch)
         if not due.leads:
             return None
         self._turn(True)
         if due.gone:
             log.warning("%d keys without a spec were removed", due.gone)
-        firings = await self._plan(due)
-        answers = await specs.fire(self._holder, [firing for firing, _ in firings])
-        fired, next_ms = 0, due.next_ms
-        for (firing, windows), answer in zip(firings, answers, strict=True):
-            if not answer.leads:
-                return None
-            if answer.jobs is None:
-                next_ms = due.now_ms + AGAIN_MS  # somebody changed it
-                continue
-            if firing.next_ms is not None and not answer.over:
-                next_ms = min(firing.next_ms, next_ms or firing.next_ms)
-            for at_ms in windows[: answer.jobs]:
-                self._tell(firing, at_ms, due.now_ms)
-            fired += answer.jobs
-        self.fired += fired
-        lag_ms = due.now_ms - due.rows[0].score if due.rows else 0
-        self._announce(SpecsTicked(fired, due.depth, lag_ms))
-        return self._wait_s(due, next_ms)
-
-    def _wait_s(self, due: DueSpecs, next_ms: int | None) -> float:
+        most = max(1, min(MOST, MOST_OF_A_TICK // max(len(due.rows), 1)))
+        before, oldest_ms = self.fired, due.now_ms
+        coming = [] if due.next_ms is None else [due.next_ms]
+        ahead = deque(due.rows)
+        while ahead:
+            group = await self._plan(ahead, due.now_ms, most)
+            answers = await self._store.specs.fire(self._holder, [each.firing for each in group])
+            for planned, answer in zip(group, answers, strict=True):
+                if not answer.leads:
+                    return None
+                if answer.jobs is None:
+                    coming.append(due.now_ms + AGAIN_MS)  # somebody changed it
+                    continue
+                if planned.firing.next_ms is not None and not answer.over:
+                    coming.append(planned.firing.next_ms)
+                oldest_ms = min(oldest_ms, planned.firing.seen.score)
+                self._tell(planned, answer.jobs)
+        self._announce(SpecsTicked(self.fired - before, due.depth, due.now_ms - oldest_ms))
         if due.more:
             return 0.0
-        if next_ms is None:
-            return self._interval_s
-        return max(next_ms - due.now_ms, 0) / 1000
+        return max(min(coming) - due.now_ms, 0) / 1000 if coming else self._interval_s
 
-    async def _plan(self, due: DueSpecs) -> list[tuple[Firing, tuple[int, ...]]]:
-        found = []
-        for place, seen in enumerate(due.rows, 1):
+    async def _plan(self, ahead: deque[Seen], now_ms: int, most: int) -> list[Planned]:
+        """What the next write fires: of those that are ahead as many as fit into it."""
+        found: list[Planned] = []
+        windows = size = since_turn = 0
+        while ahead and windows < MOST and size < MAX_BYTES:
+            seen = ahead.popleft()
             try:
-                found.append(self._firing(seen, due.now_ms))
-            except (WireError, ConfigError) as error:
-                await self._put_aside(seen, str(error))
-            if place % TURN == 0:
+                found.append(planned := self._planned(seen, now_ms, most))
+            except Exception as error:  # whatever it is, it is about this spec: the others go on
+                await self._put_aside(seen, error)
+            else:
+                windows += len(planned.jobs)
+                size += sum(map(len, planned.firing.envelopes))
+                since_turn += len(planned.jobs)
+            since_turn += 1
+            if since_turn >= TURN:
+                since_turn = 0
                 await asyncio.sleep(0)
         return found
 
-    def _firing(self, seen: Seen, now_ms: int) -> tuple[Firing, tuple[int, ...]]:
+    def _planned(self, seen: Seen, now_ms: int, most: int) -> Planned:
         spec, key = seen.read(), seen.key.decode()
         if not seen.live:
             raise WireError(f"its score is not a moment: {seen.place.decode():.40}")
-        most = max(1, min(MOST, MAX_BYTES // (len(spec.payload) + 1)))
+        most = max(1, min(most, MAX_BYTES // (len(spec.payload) + 1)))
         fires, next_ms, left = plan(
             spec, seen.score, now_ms, self._options.tick_ms, most, seen.left
         )
+        jobs = [(fire_id(key, at_ms), now_ms - at_ms) for at_ms in fires]
         envelopes = [
-            wire.pack_envelope(Envelope(fire_id(key, at), spec.payload, now_ms, 0, spec.retry))
-            for at in fires
+            wire.pack_envelope(Envelope(job_id, spec.payload, now_ms, 0, spec.retry))
+            for job_id, _ in jobs
         ]
         name = spec.job_name.encode()
-        return Firing(seen, name, envelopes, next_ms, spec.limit or 0, left), fires
+        firing = Firing(seen, name, envelopes, next_ms, spec.limit or 0, left)
+        return Planned(firing, key, wire.decode_name(name), jobs)
 
-    async def _put_aside(self, seen: Seen, why: str) -> None:
-        key = seen.key.decode(errors="backslashreplace")
-        why = why.replace("\n", " ")[:WHY_CHARS]
+    async def _put_aside(self, seen: Seen, error: Exception) -> None:
+        known = isinstance(error, WireError | ConfigError)
+        why = str(error.args[0]) if known else repr(error)
+        # One line without control characters: a person reads it in a terminal.
+        why = "".join([sign if sign.isprintable() else " " for sign in why[:WHY_CHARS]])
         if await self._store.specs.put_aside(seen, why):
-            log.error("spec %r cannot be fired and was put aside: %s", key, why)
+            key = seen.key.decode(errors="backslashreplace")
+            trace = None if known else error
+            log.error("spec %r cannot be fired and was put aside: %s", key, why, exc_info=trace)
             self._announce(PutAside(key, why))
 
-    def _tell(self, firing: Firing, at_ms: int, now_ms: int) -> None:
-        key, name = firing.seen.key.decode(), wire.decode_name(firing.name)
-        self._announce(Fired(fire_id(key, at_ms), name, key, now_ms - at_ms))
+    def _tell(self, planned: Planned, count: int) -> None:
+        self.fired += count
+        for job_id, late_ms in planned.jobs[:count]:  # a limit may have cut off the last ones
+            self._announce(Fired(job_id, planned.name, planned.key, late_ms))
 
     async def _release(self) -> None:
         await self._store.specs.release(self._holder)

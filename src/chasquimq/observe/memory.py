@@ -17,6 +17,8 @@ from chasquimq.observe.metrics import (
     PromoterTick,
     ReaderBatch,
     RetryScheduled,
+    SchedulerTick,
+    SpecFired,
 )
 
 RECENT = 1_000  # runs per name whose durations are kept
@@ -24,7 +26,7 @@ MAX_ATTEMPT = 100  # what a job may claim to be at is up to its producer
 
 
 class Call(NamedTuple):
-    """`value` is what the callback got; for `swept` the pair."""
+    """`value` is what the callback got; for `swept` and `spec_put_aside` the pair."""
 
     callback: str
     value: Any
@@ -55,9 +57,12 @@ class JobRollup(NamedTuple):
 
 
 class WorkerRollup(NamedTuple):
-    """What became of the worker itself. `batches` brought `entries`, `reclaimed` of them old."""
+    """What became of the worker itself. `batches` brought `entries`, `reclaimed` of them old;
+    `fired` counts jobs made from specs, `put_aside` the specs that could not be fired."""
 
     promoted: int = 0
+    fired: int = 0
+    put_aside: int = 0
     batches: int = 0
     entries: int = 0
     reclaimed: int = 0
@@ -154,6 +159,17 @@ class InMemorySink(MetricsSink):
         self._keep("dlq_routed", dead)
         for tally in self._tallies(dead.name):
             tally.dead[dead.reason] += 1
+
+    def scheduler_tick(self, tick: SchedulerTick) -> None:
+        self._keep("scheduler_tick", tick)
+
+    def spec_fired(self, fired: SpecFired) -> None:
+        self._keep("spec_fired", fired)
+        self._worker["fired"] += 1
+
+    def spec_put_aside(self, key: str, problem: str) -> None:
+        self._keep("spec_put_aside", (key, problem))
+        self._worker["put_aside"] += 1
 
     def leases_lost(self, count: int) -> None:
         self._count("leases_lost", count)

@@ -27,22 +27,6 @@ class PromoterTick(NamedTuple):
     oldest_pending_lag_ms: int
 
 
-class SchedulerTick(NamedTuple):
-    """`depth` specs there are; the first that was due was overdue by `lag_ms`."""
-
-    fired: int
-    depth: int
-    lag_ms: int
-
-
-class SpecFired(NamedTuple):
-    """A job made from a spec, `late_ms` after it was due."""
-
-    key: str
-    name: str
-    late_ms: int
-
-
 class LockOutcome(NamedTuple):
     """`kind` is "held" when another leads, or nobody: we do no longer. `role` is of what."""
 
@@ -82,6 +66,22 @@ class DlqRouted(NamedTuple):
     name: str
 
 
+class SchedulerTick(NamedTuple):
+    """`depth` specs there are; the oldest that was due was overdue by `lag_ms`."""
+
+    fired: int
+    depth: int
+    lag_ms: int
+
+
+class SpecFired(NamedTuple):
+    """A job made from a spec, `late_ms` after it was due."""
+
+    key: str
+    name: str
+    late_ms: int
+
+
 class MetricsSink:
     """Hears what a worker does. Override what you want to know; the rest is never called.
 
@@ -95,15 +95,6 @@ class MetricsSink:
     def promoter_lock_outcome(self, outcome: LockOutcome) -> None:
         """A lock became ours, or is so no longer."""
 
-    def scheduler_tick(self, tick: SchedulerTick) -> None:
-        """A leading scheduler looked at the specs."""
-
-    def spec_fired(self, fired: SpecFired) -> None:
-        """A spec made a job."""
-
-    def spec_put_aside(self, key: str, problem: str) -> None:
-        """A spec that cannot be fired was put aside; it fires no more."""
-
     def reader_batch(self, batch: ReaderBatch) -> None:
         """A read brought entries."""
 
@@ -115,6 +106,15 @@ class MetricsSink:
 
     def dlq_routed(self, dead: DlqRouted) -> None:
         """A job was buried."""
+
+    def scheduler_tick(self, tick: SchedulerTick) -> None:
+        """A leading scheduler looked at the specs."""
+
+    def spec_fired(self, fired: SpecFired) -> None:
+        """A spec made a job."""
+
+    def spec_put_aside(self, key: str, problem: str) -> None:
+        """A spec that cannot be fired was put aside; it fires no more."""
 
     def leases_lost(self, count: int) -> None:
         """Deliveries we held were taken over by others."""
@@ -150,15 +150,6 @@ _CALLS: dict[type, tuple[str, Call]] = {
         "promoter_lock_outcome",
         lambda tell, what: tell(LockOutcome("acquired" if what.held else "held", what.role)),
     ),
-    it.SpecsTicked: (
-        "scheduler_tick",
-        lambda tell, what: tell(SchedulerTick(what.fired, what.depth, what.lag_ms)),
-    ),
-    it.Fired: (
-        "spec_fired",
-        lambda tell, what: tell(SpecFired(what.key, what.name, what.late_ms)),
-    ),
-    it.PutAside: ("spec_put_aside", lambda tell, what: tell(what.key, what.problem)),
     it.Read: ("reader_batch", lambda tell, what: tell(ReaderBatch(what.size, what.reclaimed))),
     it.Completed: (
         "job_outcome",
@@ -180,6 +171,15 @@ _CALLS: dict[type, tuple[str, Call]] = {
         "dlq_routed",
         lambda tell, what: tell(DlqRouted(str(what.reason), what.attempt, what.name)),
     ),
+    it.SpecsTicked: (
+        "scheduler_tick",
+        lambda tell, what: tell(SchedulerTick(what.fired, what.depth, what.lag_ms)),
+    ),
+    it.Fired: (
+        "spec_fired",
+        lambda tell, what: tell(SpecFired(what.key, what.name, what.late_ms)),
+    ),
+    it.PutAside: ("spec_put_aside", lambda tell, what: tell(what.key, what.problem)),
     it.LeasesLost: ("leases_lost", lambda tell, what: tell(what.count)),
     it.GivenBack: ("given_back", lambda tell, what: tell(what.count)),
     it.Swept: ("swept", lambda tell, what: tell(what.ghosts, what.consumers)),
