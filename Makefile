@@ -11,10 +11,10 @@ PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 5 ? 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv redis lint format test demo soak bench-quick lock clean
+.PHONY: help venv redis lint format test demo soak chaos-schedules bench-quick lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## create .venv with the package and its development tools
 
@@ -45,6 +45,9 @@ demo: venv ## see jobs run, on the embedded server
 
 soak: venv redis ## a worker under load for MINUTES (10): memory, connections and keys stay flat
 	@$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),10)
+
+chaos-schedules: venv redis ## schedulers stopped PAUSES (200) times on each server: every window once
+	@$(BIN)/python -m tests.chaos.schedules --pauses $(or $(PAUSES),200)
 
 bench-quick: venv redis ## our figures beside the reference's, in a few minutes
 	@$(BIN)/python bench/quick.py
