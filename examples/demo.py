@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from place import redis_url
 
-from chasquimq import Job, Queue, RetryError, UnrecoverableError, Worker
+from chasquimq import Job, Queue, RepeatPattern, RetryError, UnrecoverableError, Worker
 
 BULK = 5_000
 ORDER = (
@@ -23,6 +23,7 @@ ORDER = (
     "charge-card",
     "reminder",
     "invoice",
+    "heartbeat",
     "sync-crm",
     "import-csv",
 )
@@ -30,7 +31,7 @@ NEXT = """\
 Next:
   examples/quickstart.py         the shortest program
   docs/tutorial/first-job.md     your own first job, in a minute
-  docs/how-to/                   retries, delays, dead letters, stopping
+  docs/how-to/                   retries, delays, schedules, dead letters, stopping
   README.md                      what is promised, and what is not
 """
 
@@ -116,6 +117,8 @@ async def add_everything(queue: Queue) -> Counter[str]:
     for _ in range(3):  # three times the same id: one job
         await queue.add_unique("invoice", {"order": 7}, job_id="invoice:7")
     added["invoice"] += 1
+    await queue.add("heartbeat", None, repeat=RepeatPattern.every(100), limit=5)
+    added["heartbeat"] += 5  # by the worker, one every 100 ms
     await queue.add("newsletter", None, delay_ms=3_600_000, job_id="newsletter:1")
     assert await queue.cancel_delayed("newsletter:1")
     return added
@@ -148,7 +151,7 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> 
 async def demo(url: str) -> None:
     name = f"demo-{uuid.uuid4().hex[:6]}"
     async with Queue(name, redis_url=url) as queue:
-        print("\nAdding jobs of seven names (one thrice with one id, one cancelled at once)")
+        print("\nAdding jobs of eight names (one thrice with one id, one cancelled, one scheduled)")
         added = await add_everything(queue)
         begin = time.perf_counter()
         bar = Bar("added", BULK)
