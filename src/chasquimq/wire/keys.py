@@ -5,7 +5,7 @@
     {chasqui:<q>}:dlq               stream   dead jobs
     {chasqui:<q>}:events            stream   what happened
     {chasqui:<q>}:repeat            zset     spec keys, scored by their next fire in ms
-    {chasqui:<q>}:repeat:spec:<k>   hash     one spec: `spec`, `fired` and our `retry`
+    {chasqui:<q>}:repeat:spec:<k>   hash     one spec, as store/specs.py draws it
     {chasqui:<q>}:result:<id>       string   what a handler returned
     {chasqui:<q>}:dlid:<id>         string   "this id was scheduled": the marker of unique ids
     {chasqui:<q>}:didx:<id>         string   the member of a delayed job, to find it by its id
@@ -15,7 +15,7 @@
     {chasqui:<q>}:unique:<id>       string   the marker of an id that is unique until done
     {chasqui:<q>}:idmp:<p>:<id>     string   our own marker where the server has no IDMP
     {chasqui:<q>}:durable           string   there for a millisecond: what durable adds wait for
-    {chasqui:<q>}:wake              channel  "the delayed set has a new first"
+    {chasqui:<q>}:wake              channel  "there is a new first", of delayed jobs or of specs
 
 The braces are a hash tag: all keys of a queue live in one slot of a cluster, so scripts may
 touch several of them. A brace in the name would move that border, hence `check_queue_name`.
