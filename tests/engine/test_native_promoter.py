@@ -1,39 +1,20 @@
-"""The standalone Promoter: one leads, another takes over, and it tells what it moved."""
+"""The standalone Promoter: what it moves and tells of. How it leads: test_native_leaders."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from chasquimq import InMemorySink, StoreUnavailableError, wire
+from chasquimq import InMemorySink, wire
 from chasquimq.address import read_url
 from chasquimq.engine.writer import LinkWriter
 from chasquimq.job import Envelope
 from chasquimq.native import Promoter
 from chasquimq.store import Dialer, Store
 from chasquimq.store.resp import pack
-from tests.chaos.kit.fleet import Process, environment
-from tests.chaos.kit.wait import eventually as wait_until
 from tests.engine.desk import Desk, eventually
-
-PROGRAM = """
-import asyncio, json, sys
-from chasquimq.native import Promoter
-from tests.chaos.kit.fleet import obey_parent
-
-obey_parent()
-print("ready", flush=True)
-asyncio.run(Promoter(**json.loads(sys.argv[1])).run())
-"""
 
 
 def promoter(desk: Desk, **options: Any) -> Promoter:
@@ -90,119 +71,6 @@ async def test_events_can_be_off_and_are_capped(desk: Desk) -> None:
     async with promoting(desk, events_max_stream_len=100):
         await eventually(lambda: desk.delayed() == 0)
     assert 100 <= desk.redis.xlen(desk.keys.events) <= 1_200  # trimmed once per thousand
-
-
-async def test_one_leads_and_lets_go_when_it_is_told_to_stop(desk: Desk) -> None:
-    async with promoting(desk) as first:
-        await eventually(lambda: holder(desk))
-        name = holder(desk)
-        assert name is not None and name.startswith(b"p-") and len(name) == 38
-        async with promoting(desk, holder_id="other", poll_interval_ms=20):
-            delay(desk, "due")
-            await eventually(lambda: desk.waiting() == 1)
-            assert holder(desk) == name
-            first.shutdown()
-            await eventually(lambda: holder(desk) == b"other")
-            delay(desk, "due-2")
-            await eventually(lambda: desk.waiting() == 2)
-    assert holder(desk) is None
-
-
-async def test_another_takes_over_from_one_that_was_killed(desk: Desk, tmp_path: Path) -> None:
-    orders = {"redis_url": desk.server.url, "queue_name": desk.name, "holder_id": "victim"}
-    orders |= {"dialect": desk.server.forced_dialect, "lock_ttl_secs": 1}
-    command = [sys.executable, "-c", PROGRAM, json.dumps(orders)]
-    victim = Process(command, tmp_path / "stderr", environment(ours=True))
-    try:
-        victim.wait_ready()
-        await eventually(lambda: holder(desk) == b"victim")
-        async with promoting(desk, holder_id="heir", lock_ttl_secs=1, poll_interval_ms=50):
-            victim.kill()
-            delay(desk, "orphan")
-            await eventually(lambda: holder(desk) == b"heir")
-            await eventually(lambda: desk.waiting() == 1)
-    finally:
-        victim.kill()
-    assert [envelope.id for envelope in desk.envelopes()] == ["orphan"]
-
-
-async def test_a_stream_that_it_makes_has_our_settings(desk: Desk) -> None:
-    """All delayed jobs may be another program's, which makes no stream before it adds to it."""
-    async with promoting(desk):
-        await eventually(lambda: holder(desk))
-    assert desk.redis.type(desk.keys.stream) == b"stream"
-    if desk.server.name == "redis-native":
-        assert desk.redis.xinfo_stream(desk.keys.stream)["idmp-maxsize"] == 10_000
-
-
-async def test_a_restart_of_the_server_is_waited_out(own_desk: Desk) -> None:
-    desk, sink = own_desk, InMemorySink()
-    async with promoting(desk, lock_ttl_secs=1, poll_interval_ms=50, metrics=sink):
-        await eventually(lambda: holder(desk))
-        desk.server.server.kill()
-        desk.server.server.start()
-        delay(desk, "after")
-        await eventually(lambda: desk.waiting() == 1)
-        await eventually(lambda: [e.job_id for e in desk.events()] == ["after"])
-    assert sink.rollup().worker.reconnects >= 1
-
-
-async def test_it_gives_up_when_it_was_told_when(own_desk: Desk) -> None:
-    desk = own_desk
-    door = promoter(desk, reconnect_max_attempts=2, poll_interval_ms=50)
-    running = asyncio.ensure_future(door.run())
-    await eventually(lambda: holder(desk))
-    desk.server.server.kill()
-    with pytest.raises(StoreUnavailableError, match=r"gave up on .* after 2 tries"):
-        await asyncio.wait_for(running, 20)
-    desk.server.server.start()
-    running = asyncio.ensure_future(door.run())  # and may be asked again
-    await eventually(lambda: holder(desk))
-    door.shutdown()
-    await running
-
-
-async def test_the_first_connection_must_succeed() -> None:
-    with pytest.raises(StoreUnavailableError, match="cannot reach Redis"):
-        await Promoter("redis://127.0.0.1:1", "q").run()
-
-
-async def test_its_life(desk: Desk) -> None:
-    door = promoter(desk)
-    running = [asyncio.ensure_future(door.run()) for _ in range(2)]  # the second one waits, too
-    await eventually(lambda: holder(desk))
-    door.shutdown()
-    async with asyncio.timeout(20):
-        for run in running:
-            await run
-        await door.run()  # after shutdown: nothing
-    assert holder(desk) is None
-    never = promoter(desk)
-    never.shutdown()
-    await never.run()
-    assert holder(desk) is None
-
-
-def test_it_can_be_stopped_from_another_thread(desk: Desk) -> None:
-    door = promoter(desk)
-    # A loop in debug mode refuses what is not safe from outside.
-    run = partial(asyncio.run, door.run(), debug=True)
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    wait_until(lambda: holder(desk))
-    door.shutdown()
-    thread.join(20)
-    assert not thread.is_alive()
-    assert holder(desk) is None
-
-
-async def test_a_cancelled_one_lets_go_too(desk: Desk) -> None:
-    running = asyncio.ensure_future(promoter(desk).run())
-    await eventually(lambda: holder(desk))
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert holder(desk) is None
 
 
 # -- its events ------------------------------------------------------------------------------------

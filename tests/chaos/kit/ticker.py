@@ -18,8 +18,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from chasquimq import Job, Worker
 from chasquimq.native import Scheduler
 from chasquimq.store.specs import Fired, Firing, Specs
@@ -80,7 +78,7 @@ def worker(orders: Orders) -> Worker:
             await asyncio.sleep(LOOK_S)
         ledger.end(job.id, ledger.start(job.id))
 
-    worker = Worker(
+    return Worker(
         orders.queue,
         handler,
         redis_url=orders.url,
@@ -88,12 +86,9 @@ def worker(orders: Orders) -> Worker:
         claim_min_idle_ms=orders.claim_min_idle_ms,
         consumer_id=orders.consumer_id,
         scheduler_tick_ms=TICK_MS,
+        scheduler_lock_ttl_secs=LOCK_TTL_S,
         dialect=orders.dialect,  # type: ignore[arg-type]
     )
-    # A second is the least a lock may last, and what a Worker's lasts is no option of its own.
-    schedule = msgspec.structs.replace(worker._options.schedule, lock_ttl_s=LOCK_TTL_S)
-    worker._options = msgspec.structs.replace(worker._options, schedule=schedule)
-    return worker
 
 
 async def main(orders: Orders) -> None:
