@@ -1,4 +1,4 @@
-"""When a spec fires: (spec, its score, now) -> the windows to fire, and its next score.
+"""When a spec fires: (spec, its score, now) -> the windows to fire, and its next score. Pure.
 
 A window is a moment that the pattern names. Those that are due are on time, all of them, while
 they are no older than a tick of the scheduler; a single one is, however old. The others were
@@ -28,7 +28,7 @@ After = Callable[[int], int | None]  # the first window later than that; None: n
 class Plan(NamedTuple):
     fires: tuple[int, ...]
     next_ms: int | None  # None: the spec is over
-    left: int | None = None  # how many a catch-up that goes on at `next_ms` may still fire
+    left: int | None = None  # how many missed windows a plan that was cut may still fire
 
 
 def first_fire(
@@ -42,19 +42,19 @@ def first_fire(
 def upcoming(spec: StoredSpec, from_ms: int, count: int) -> list[int]:
     """The window at `from_ms` and those after it, as far as the spec goes."""
     found: list[int] = []
-    after, at_ms = windows(spec.pattern, from_ms), _within(spec, from_ms)
+    after, at_ms = _windows_of(spec, from_ms), _unless_over(spec, from_ms)
     while at_ms is not None and len(found) < count:
         found.append(at_ms)
-        at_ms = _within(spec, after(at_ms))
+        at_ms = after(at_ms)
     return found
 
 
 def take_up(spec: StoredSpec, stood_ms: int, now_ms: int) -> int | None:
-    """The next fire of a spec that was put aside at `stood_ms`: what passed meanwhile is left
-    out, and the cadence is kept."""
+    """The next fire of a spec that was put aside when its next fire was `stood_ms`: what passed
+    meanwhile is left out, and the cadence is kept."""
     if stood_ms > now_ms:
-        return _within(spec, stood_ms)
-    return _within(spec, windows(spec.pattern, stood_ms)(now_ms))
+        return _unless_over(spec, stood_ms)
+    return _windows_of(spec, stood_ms)(now_ms)
 
 
 def plan(
@@ -65,42 +65,39 @@ def plan(
     most: int,
     left: int | None = None,
 ) -> Plan:
-    """What is due at `now_ms`, at most `most` windows of it; `left`: of a catch-up that goes on."""
-    first = _within(spec, score_ms)
-    if first is None:
-        return Plan((), None)
-    after = windows(spec.pattern, score_ms)
-    second = _within(spec, after(first))
+    """What is due at `now_ms`, cut after `most` windows. A plan that was cut goes on in the next
+    call, from its `next_ms` with its `left`; at the same `now_ms` the two are one uncut plan."""
+    first = _unless_over(spec, score_ms)
+    if first is None or first > now_ms:
+        return Plan((), first)
+    after = _windows_of(spec, score_ms)
+    second = after(first)
     if second is None or second > now_ms:
         return Plan((first,), second)
     on_time_from = now_ms - on_time_ms
+    may_catch_up = _catch_up(spec, left)
     fires: list[int] = []
     at_ms: int | None = first
-    if first < on_time_from:
-        may = _catch_up(spec) if left is None else left
-        while at_ms is not None and at_ms < on_time_from and len(fires) < may:
-            if len(fires) == most:
-                return Plan(tuple(fires), at_ms, may - most)
+    while at_ms is not None and at_ms <= now_ms:
+        missed = at_ms < on_time_from  # as all before it, so `fires` are those caught up
+        if missed and len(fires) >= may_catch_up:
+            at_ms = after(on_time_from - 1)
+        elif len(fires) >= most:
+            return Plan(tuple(fires), at_ms, may_catch_up - len(fires) if missed else None)
+        else:
             fires.append(at_ms)
-            at_ms = _within(spec, after(at_ms))
-        if at_ms is not None and at_ms < on_time_from:
-            at_ms = _within(spec, after(on_time_from - 1))
-    while at_ms is not None and at_ms <= now_ms and len(fires) < most:
-        fires.append(at_ms)
-        at_ms = _within(spec, after(at_ms))
+            at_ms = after(at_ms)
     return Plan(tuple(fires), at_ms)
 
 
-def _catch_up(spec: StoredSpec) -> int:
-    """How many missed windows may fire."""
-    missed = spec.missed_fires
-    return {"skip": 0, "fire-once": 1}.get(missed.kind, missed.max_catchup or 0)
-
-
-def _within(spec: StoredSpec, at_ms: int | None) -> int | None:
-    """A window, unless the spec is over by then."""
-    end_ms = spec.end_before_ms
-    return None if at_ms is None or (end_ms is not None and at_ms > end_ms) else at_ms
+def _catch_up(spec: StoredSpec, left: int | None) -> int:
+    """How many missed windows may fire: no more than the policy that the spec has by now says,
+    whatever was left when the catch-up began."""
+    policy = spec.missed_fires
+    if policy.kind == "skip":
+        return 0
+    allowed = 1 if policy.kind == "fire-once" else policy.max_catchup or 0
+    return allowed if left is None else min(allowed, left)
 
 
 def windows(pattern: RepeatPattern, anchor_ms: int) -> After:
@@ -109,16 +106,28 @@ def windows(pattern: RepeatPattern, anchor_ms: int) -> After:
         return read_cron(pattern.expression or "", pattern.tz).after
     interval_ms = pattern.interval_ms or 0
     if pattern.kind != "every" or interval_ms < 1:
-        raise ConfigError(f"no pattern that could fire: {pattern.to_dict()}")
+        raise ConfigError(f"no pattern that could fire: {pattern!r:.200}")
 
     def after(at_ms: int) -> int | None:
-        late_ms = max(at_ms - anchor_ms, 0)
-        at_ms = anchor_ms + (late_ms // interval_ms + 1) * interval_ms
-        return at_ms if at_ms < MAX_MS else None
+        passed = (at_ms - anchor_ms) // interval_ms
+        next_ms = anchor_ms + (passed + 1) * interval_ms
+        return next_ms if next_ms < MAX_MS else None
 
     return after
 
 
+def _windows_of(spec: StoredSpec, anchor_ms: int) -> After:
+    """The windows of a spec's pattern, as far as the spec goes."""
+    after = windows(spec.pattern, anchor_ms)
+    return lambda at_ms: _unless_over(spec, after(at_ms))
+
+
+def _unless_over(spec: StoredSpec, at_ms: int | None) -> int | None:
+    """A window, unless the spec is over by then."""
+    end_ms = spec.end_before_ms
+    return None if at_ms is None or (end_ms is not None and at_ms > end_ms) else at_ms
+
+
 def zone(pattern: RepeatPattern) -> tzinfo:
-    """Where its fires are on the clock."""
+    """On which clock its fires are shown."""
     return read_cron(pattern.expression or "", pattern.tz).zone if pattern.kind == "cron" else UTC
