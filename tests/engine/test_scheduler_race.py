@@ -8,6 +8,7 @@ cut off meanwhile is in `test_scheduler_cuts.py`.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -25,6 +26,7 @@ from tests.engine.rivals import (
     KEY,
     MINUTE,
     Case,
+    Rival,
     arm,
     data_of,
     fired,
@@ -323,3 +325,56 @@ async def test_attempts_that_are_changed_meanwhile_are_those_of_the_job(desk: De
         await first.tick()
     fired_once(desk, case, first_ms)
     assert [each.retry and each.retry.max_attempts for each in desk.envelopes()] == [7]
+
+
+async def fire(desk: Desk, rival: Rival, count: int) -> None:
+    """Tick until so many have fired, and not a moment longer."""
+    wait_s = 0.0
+    while desk.waiting() < count:
+        await asyncio.sleep(wait_s)
+        wait_s = await rival.tick()
+
+
+async def test_a_slow_writer_arms_no_window_that_has_fired_meanwhile(desk: Desk) -> None:
+    """Two patterns may have a window in common: that which the writer planned, and which the spec
+    fired before it was written."""
+    each_second, the_same = (
+        {"kind": "cron", "expression": expression}
+        for expression in ("* * * * * *", "*/1 * * * * *")
+    )
+    async with rivals(desk, "one") as (first,), desk.queue() as queue:
+        await queue.upsert_repeatable_job("n", 1, repeat=each_second, key=KEY)
+        specs = (await queue._here().store()).specs
+        put = specs.put
+
+        async def late(*args: Any, **options: Any) -> bool:
+            setattr(specs, "put", put)  # noqa: B010
+            await fire(desk, first, 1)
+            return await put(*args, **options)
+
+        setattr(specs, "put", late)  # noqa: B010
+        await queue.upsert_repeatable_job("n", 2, repeat=the_same, key=KEY)
+        await fire(desk, first, 3)
+    assert len(set(fired(desk))) == len(fired(desk)) == 3
+
+
+async def test_a_slow_resume_arms_no_window_that_has_fired_meanwhile(desk: Desk) -> None:
+    async with rivals(desk, "one") as (first,), desk.queue() as queue:
+        await queue.upsert_repeatable_job(
+            "n", 1, repeat={"kind": "every", "interval_ms": 40}, key=KEY
+        )
+        await queue.pause_repeatable(KEY)
+        specs = (await queue._here().store()).specs
+        move = specs.move
+
+        async def late(*args: Any) -> bool:
+            setattr(specs, "move", move)  # noqa: B010
+            await queue.resume_repeatable(KEY)
+            await fire(desk, first, 1)
+            await queue.pause_repeatable(KEY)
+            return await move(*args)
+
+        setattr(specs, "move", late)  # noqa: B010
+        await queue.resume_repeatable(KEY)
+        await fire(desk, first, 3)
+    assert len(set(fired(desk))) == len(fired(desk))

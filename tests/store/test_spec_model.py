@@ -175,7 +175,9 @@ class World:
         seen, model = await self.glance(name, nth), self.models[name]
         next_ms = self.arm()
         packed = self.pack(name, limit)
-        may = model.packed == seen.packed and (not keep or model.score is not None)
+        # All scores here have passed, so one that has changed meanwhile may have fired them.
+        moved = model.score != (seen.score if seen.armed else None)
+        may = model.packed == seen.packed and (model.score is not None if keep else not moved)
         put = self.shelf.store.specs.put(seen, packed, b"", None if keep else next_ms)
         assert await put is may
         if not may:
@@ -196,6 +198,8 @@ class World:
     async def resume(self, name: str, nth: int) -> None:
         seen, model, next_ms = await self.glance(name, nth), self.models[name], self.arm()
         may = model.as_seen(seen)
+        if model.packed is not None and model.hash is not None:
+            may = may and model.hash.get(b"aside") == seen.aside
         assert await self.shelf.store.specs.move(seen, next_ms) is may
         if may:
             self._moved(model, next_ms, b"")

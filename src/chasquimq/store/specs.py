@@ -185,12 +185,13 @@ class Specs:
         then = "" if next_ms is None else next_ms
         note = f"{next_ms} " if aside else ""
         score = PAUSED_MS if aside else then
-        args = (seen.key, seen.sum, score, packed, retry, self._keys.wake, note)
+        args = (seen.key, seen.sum, score, packed, retry, self._keys.wake, note, seen.place)
         return bool(await self._link.run("put_spec", self._both(seen.key), args))
 
     async def move(self, seen: Seen, score: int, aside: str = "") -> bool:
         """Give it another next fire; `aside`: where it stood and why. False: see it again first."""
-        args = (seen.key, seen.place, seen.sum, score, aside, self._keys.wake)
+        as_seen = (seen.key, seen.place, seen.sum)
+        args = (*as_seen, score, aside, self._keys.wake, seen.aside or b"")
         return bool(await self._link.run("move_spec", self._both(seen.key), args))
 
     async def put_aside(self, seen: Seen, why: str = "") -> bool:
