@@ -168,6 +168,28 @@ async def test_lost_leases_and_late_outcomes_are_counted(desk: Desk) -> None:
         assert worker.health().held == 0
 
 
+async def test_a_lease_that_two_renewals_find_lost_is_lost_once(desk: Desk) -> None:
+    """The second one was on its way before we heard of the first, or while the handler ends."""
+    ends = asyncio.Event()
+
+    async def handler(job: Job) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await ends.wait()
+
+    async with desk.queue() as queue, desk.working(handler) as worker:
+        await queue.add("", None)
+        await eventually(lambda: worker.health().running == 1)
+        [row] = desk.pending()
+        assert worker._consumer is not None
+        for _ in range(2):
+            worker._consumer._lost([row["message_id"]])
+            await asyncio.sleep(0)
+        assert worker.health().counters.leases_lost == 1
+        ends.set()
+
+
 WELL = Health(
     state="running",
     tasks={"reader": "running"},

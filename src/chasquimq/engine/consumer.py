@@ -243,13 +243,12 @@ class Consumer:
 
     def _lost(self, ids: list[bytes]) -> None:
         # What has ended may have been acked while the answer travelled, and lost nothing.
-        gone = {row[0] for row in (*self.holdings.queue, *self.pool.running)}.intersection(ids)
+        gone = {row[0] for row in self.holdings.queue}.intersection(ids) | self.pool.cancel(ids)
         if not gone:
             return
         self.leases_lost += len(gone)
         log.warning("lost the leases of %d jobs; their handlers are cancelled", len(gone))
         self._announce(LeasesLost(len(gone)))
-        self.pool.cancel(gone)
         self.holdings.drop(gone)
 
     def _given_up(self, error: ChasquiError) -> None:

@@ -16,7 +16,7 @@ import contextvars
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from typing import Any
 
 from chasquimq import wire
@@ -97,12 +97,16 @@ class Pool:
         """The deliveries whose handlers have not ended, or were cut off."""
         return [slot.row for slot in self.slots if slot.row is not None]
 
-    def cancel(self, lost: set[bytes]) -> None:
-        """Stop the handlers of deliveries that are no longer ours; their outcome is void."""
+    def cancel(self, lost: Container[bytes]) -> set[bytes]:
+        """Stop the handlers of deliveries that are no longer ours; their outcome is void. Answers
+        which they are, without those that were told before."""
+        stopped = set()
         for slot in self.slots:
-            if slot.row is not None and slot.row[0] in lost:
+            if slot.row is not None and slot.row[0] in lost and not slot.void:
                 slot.void = True
                 slot.cancel()
+                stopped.add(slot.row[0])
+        return stopped
 
     def _line(self, route: Route) -> Line:
         limit_ms = route.time_limit_ms or self._options.time_limit_ms or 0
