@@ -130,9 +130,9 @@ class Scheduler(Leader):
             wire.pack_envelope(Envelope(job_id, spec.payload, now_ms, 0, spec.retry))
             for job_id, _ in jobs
         ]
-        name = spec.job_name.encode()
-        firing = Firing(seen, name, envelopes, next_ms, spec.limit or 0, left)
-        return Planned(firing, key, wire.decode_name(name), jobs)
+        name = spec.job_name
+        firing = Firing(seen, name.encode(), envelopes, next_ms, spec.limit or 0, left)
+        return Planned(firing, key, name, jobs)
 
     async def _put_aside(self, seen: Seen, error: Exception) -> None:
         known = isinstance(error, WireError | ConfigError)

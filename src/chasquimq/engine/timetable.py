@@ -20,7 +20,7 @@ from chasquimq.errors import (
     WireError,
 )
 from chasquimq.job import RetryOverride
-from chasquimq.policy.moment import epoch_ms
+from chasquimq.policy.moment import LAST_MS, epoch_ms
 from chasquimq.policy.repeat import first_fire, plan, take_up, upcoming, zone
 from chasquimq.repeat import (
     PAUSED_MS,
@@ -40,7 +40,6 @@ Missed = MissedFiresPolicy | Mapping[str, Any] | None
 
 MAX_KEY_BYTES = 990  # a fire's id is its spec's key and the moment, and an id has 1 KiB
 MAX_PREVIEW = 10_000
-LAST_MS = 253_402_214_400_000  # the last day that dates have; it is not the last in every zone
 TICK_MS = ScheduleOptions().tick_ms
 TRIES = 100  # how often others may come between a look and a change
 _ENVELOPE_BYTES = 160  # what a job adds to payload and key at the most
@@ -135,21 +134,21 @@ class Timetable:
 
     async def pause(self, key: str) -> bool:
         """False if there is no such spec, or it does not fire anyway."""
-        return await self._change(key, _paused)
+        return await self._change(key, _pause)
 
     async def resume(self, key: str) -> bool:
         """False if there is no such spec, or it was not put aside."""
-        return await self._change(key, _resumed)
+        return await self._change(key, _resume)
 
-    async def _change(self, key: str, change: Callable[[Seen, int], Move | None]) -> bool:
+    async def _change(self, key: str, change: Change) -> bool:
         _text_key(key)
         specs = await self._specs()
         for _ in range(TRIES):
             now_ms, seen = await specs.see(key)
-            to = change(seen, now_ms) if seen.armed else None
-            if to is None:
+            changing = change(specs, seen, now_ms) if seen.armed else None
+            if changing is None:
                 return False
-            if await specs.move(seen, *to):
+            if await changing:
                 return True
         raise _busy(key)
 
@@ -201,21 +200,22 @@ class Timetable:
         return (await self._store()).specs
 
 
-Move = tuple[int, str]  # the new score, and why it was put aside
+# What is to be done with a spec as it was seen at that moment; None: nothing.
+Change = Callable[[Specs, Seen, int], Awaitable[bool] | None]
 
 
-def _paused(seen: Seen, now_ms: int) -> Move | None:
-    return (PAUSED_MS, f"{seen.score} ") if seen.live else None
+def _pause(specs: Specs, seen: Seen, now_ms: int) -> Awaitable[bool] | None:
+    return specs.put_aside(seen) if seen.live else None
 
 
-def _resumed(seen: Seen, now_ms: int) -> Move | None:
+def _resume(specs: Specs, seen: Seen, now_ms: int) -> Awaitable[bool] | None:
     if seen.live:
         return None
     spec = _read(seen)
     next_ms = _taken_up(seen, spec, now_ms)
     if next_ms is None:
         raise ConfigError(f"spec {spec.key!r:.200} has no fire left; remove it, or write it anew")
-    return next_ms, ""
+    return specs.move(seen, next_ms)
 
 
 def _taken_up(seen: Seen, spec: StoredSpec, now_ms: int) -> int | None:

@@ -22,14 +22,14 @@ import msgspec
 from chasquimq.config import nearest
 from chasquimq.errors import ArgumentError, ConfigError
 from chasquimq.policy.clock import next_instant, read_zone
+from chasquimq.policy.moment import LAST_MS
 from chasquimq.policy.wall import EVERY_YEAR, LAST, Days, Walls, bits
 
 MAX_LENGTH = 1000  # characters
 MAX_STEP = 65_535
 MAX_KEPT = 1024  # expressions that were read and are remembered
 
-# From the last day that dates have nothing fires: it is not the last day in every zone.
-_END = 253_402_214_400
+_END = LAST_MS // 1000  # from then on nothing fires
 
 ALIASES = {
     "@yearly": "0 0 1 1 *",

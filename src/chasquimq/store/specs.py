@@ -152,15 +152,10 @@ class Specs:
         """Fire each if we lead and it is as we saw it, in one write; the answers are in order."""
         if not firings:
             return []
-        keys = [
-            (self._keys.repeat, self._keys.spec(each.seen.key), *self._places) for each in firings
-        ]
+        places = self._keys.stream, self._keys.scheduler_lock
+        keys = [(*self._both(each.seen.key), *places) for each in firings]
         args = [_firing(holder, each) for each in firings]
         return [_fired(reply) for reply in await self._link.run_each("fire", keys, args)]
-
-    @property
-    def _places(self) -> tuple[bytes, bytes]:
-        return self._keys.stream, self._keys.scheduler_lock
 
     async def release(self, holder: str) -> None:
         await self._link.run("release", (self._keys.scheduler_lock,), (holder,))
@@ -182,9 +177,10 @@ class Specs:
     ) -> bool:
         """Write a spec, and when it fires next (None: as it is), or would (`aside`: it is paused);
         False: see it again first."""
-        then = "" if next_ms is None else next_ms
-        note = f"{next_ms} " if aside else ""
-        score = PAUSED_MS if aside else then
+        score: Arg = "" if next_ms is None else next_ms
+        note = ""
+        if aside:
+            score, note = PAUSED_MS, _note(next_ms)
         args = (seen.key, seen.sum, score, packed, retry, self._keys.wake, note, seen.place)
         return bool(await self._link.run("put_spec", self._both(seen.key), args))
 
@@ -195,7 +191,8 @@ class Specs:
         return bool(await self._link.run("move_spec", self._both(seen.key), args))
 
     async def put_aside(self, seen: Seen, why: str = "") -> bool:
-        return await self.move(seen, PAUSED_MS, f"{seen.stood} {why}")
+        """Let it fire no more, and note where it stood. False: see it again first."""
+        return await self.move(seen, PAUSED_MS, _note(seen.stood, why))
 
     async def drop(self, key: str) -> bool:
         raw = key.encode()
@@ -229,6 +226,11 @@ def _due(row: list[Any]) -> Seen:
 def _seen(key: bytes, score: bytes, hash_: list[Any]) -> Seen:
     packed, retry, fired, aside = hash_[0] if hash_ else (None, None, None, None)
     return Seen(key, score, packed, retry, _number(fired or b"0", 0), aside)
+
+
+def _note(stood_ms: int | None, why: str = "") -> str:
+    """The field `aside`; no reason: somebody paused it."""
+    return f"{stood_ms} {why}"
 
 
 def _firing(holder: str, each: Firing) -> tuple[Arg, ...]:
