@@ -19,6 +19,7 @@ from chasquimq.engine.scheduler import Scheduler
 from chasquimq.happening import Happening
 from chasquimq.store import Dialer, Store
 from tests.engine.desk import Desk
+from tests.engine.roster import now_ms
 
 MINUTE = 60_000
 KEY = "bill"
@@ -144,11 +145,6 @@ async def arm(desk: Desk, case: Case, key: str = KEY, data: Any = "old", **more:
     first = now_ms(desk) - case.due * MINUTE + MINUTE // 2
     desk.redis.zadd(desk.keys.repeat, {key: first}, xx=True)
     return first
-
-
-def now_ms(desk: Desk) -> int:
-    seconds, micros = desk.redis.time()
-    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def score(desk: Desk, key: str = KEY) -> float | None:

@@ -6,21 +6,17 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chasquimq import InMemorySink, StoreUnavailableError, wire
-from chasquimq.job import Envelope
-from chasquimq.native import Promoter, Scheduler
+from chasquimq import InMemorySink, StoreUnavailableError
 from tests.chaos.kit.fleet import Process, environment
 from tests.chaos.kit.wait import eventually as wait_until
 from tests.engine.desk import Desk, eventually
-from tests.engine.roster import lay, now_ms, packed
+from tests.engine.roles import Promoting, Role, Scheduling
 
 PROGRAM = """
 import asyncio, json, sys
@@ -31,71 +27,6 @@ obey_parent()
 print("ready", flush=True)
 asyncio.run(getattr(native, sys.argv[1])(**json.loads(sys.argv[2])).run())
 """
-
-
-class Role:
-    """One of the two, and what is due for it."""
-
-    door: type[Promoter] | type[Scheduler]
-    interval: str  # the option
-    letter: bytes  # of the names it gives itself
-
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-
-    def make(self, **options: Any) -> Promoter | Scheduler:
-        desk = self.desk
-        if "often_ms" in options:
-            options[self.interval] = options.pop("often_ms")
-        return self.door(desk.server.url, desk.name, dialect=desk.server.forced_dialect, **options)
-
-    @asynccontextmanager
-    async def leading(self, **options: Any) -> AsyncIterator[Promoter | Scheduler]:
-        """One that runs for the block, and must end when it is told to."""
-        door = self.make(**options)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(door.run())
-            try:
-                yield door
-            finally:
-                door.shutdown()
-
-    @property
-    def lock(self) -> bytes:
-        raise NotImplementedError
-
-    def holder(self) -> bytes | None:
-        return self.desk.redis.get(self.lock)  # type: ignore[return-value]
-
-    def due(self, name: str) -> str:
-        """Something due, as another program would write it; answers the id of its job."""
-        raise NotImplementedError
-
-
-class Promoting(Role):
-    door, interval, letter = Promoter, "poll_interval_ms", b"p"
-
-    @property
-    def lock(self) -> bytes:
-        return self.desk.keys.promoter_lock
-
-    def due(self, name: str) -> str:
-        body = wire.pack_envelope(Envelope(name, b"\xc1", 1_700_000_000_000))
-        self.desk.redis.zadd(self.desk.keys.delayed, {wire.join_member(b"", body): 1})
-        return name
-
-
-class Scheduling(Role):
-    door, interval, letter = Scheduler, "tick_interval_ms", b"s"
-
-    @property
-    def lock(self) -> bytes:
-        return self.desk.keys.scheduler_lock
-
-    def due(self, name: str) -> str:
-        at_ms = now_ms(self.desk) - 1
-        lay(self.desk, name, at_ms, packed(name))
-        return f"{name}@{at_ms}"
 
 
 BOTH = pytest.mark.parametrize("kind", [Promoting, Scheduling], ids=["promoter", "scheduler"])

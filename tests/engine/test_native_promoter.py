@@ -3,51 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
-from chasquimq import InMemorySink, wire
+from chasquimq import InMemorySink
 from chasquimq.address import read_url
 from chasquimq.engine.writer import LinkWriter
-from chasquimq.job import Envelope
-from chasquimq.native import Promoter
 from chasquimq.store import Dialer, Store
 from chasquimq.store.resp import pack
 from tests.engine.desk import Desk, eventually
-
-
-def promoter(desk: Desk, **options: Any) -> Promoter:
-    return Promoter(desk.server.url, desk.name, dialect=desk.server.forced_dialect, **options)
-
-
-@asynccontextmanager
-async def promoting(desk: Desk, **options: Any) -> AsyncIterator[Promoter]:
-    """A promoter that runs for the block, and must end when it is told to."""
-    door = promoter(desk, **options)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(door.run())
-        try:
-            yield door
-        finally:
-            door.shutdown()
-
-
-def holder(desk: Desk) -> bytes | None:
-    return desk.redis.get(desk.keys.promoter_lock)  # type: ignore[return-value]
-
-
-def delay(desk: Desk, job_id: str, name: str = "", due: float = 1.0) -> None:
-    """A delayed job as another program would write it, without a wake-up."""
-    body = wire.pack_envelope(Envelope(job_id, b"\xc1", 1_700_000_000_000))
-    desk.redis.zadd(desk.keys.delayed, {wire.join_member(name.encode(), body): due})
+from tests.engine.roles import Promoting
 
 
 async def test_due_jobs_come_into_the_stream_and_are_told_of(desk: Desk) -> None:
-    delay(desk, "one")
-    delay(desk, "two", "ñ", 2)
-    delay(desk, "far", due=2e12)
-    async with promoting(desk):
+    Promoting(desk).delay("one")
+    Promoting(desk).delay("two", "ñ", 2)
+    Promoting(desk).delay("far", due=2e12)
+    async with Promoting(desk).leading():
         await eventually(lambda: desk.waiting() == 2)
         async with desk.queue() as queue:
             await queue.add("now", 1, delay_ms=5, job_id="three")
@@ -60,15 +30,15 @@ async def test_due_jobs_come_into_the_stream_and_are_told_of(desk: Desk) -> None
 
 async def test_events_can_be_off_and_are_capped(desk: Desk) -> None:
     for number in range(2_500):
-        delay(desk, f"j-{number}", due=number)
+        Promoting(desk).delay(f"j-{number}", due=number)
     sink = InMemorySink()
-    async with promoting(desk, events_enabled=False, promote_batch=1_000, metrics=[sink]):
+    async with Promoting(desk).leading(events_enabled=False, promote_batch=1_000, metrics=[sink]):
         await eventually(lambda: desk.waiting() == 2_500)
     assert desk.events() == []
     assert sink.rollup().worker.promoted == 2_500
     for number in range(2_500):
-        delay(desk, f"k-{number}", due=number)
-    async with promoting(desk, events_max_stream_len=100):
+        Promoting(desk).delay(f"k-{number}", due=number)
+    async with Promoting(desk).leading(events_max_stream_len=100):
         await eventually(lambda: desk.delayed() == 0)
     assert 100 <= desk.redis.xlen(desk.keys.events) <= 1_200  # trimmed once per thousand
 

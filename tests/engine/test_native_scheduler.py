@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,41 +9,15 @@ import pytest
 from chasquimq import ConfigError, InMemorySink, RepeatPattern
 from chasquimq.native import Scheduler
 from tests.engine.desk import Desk, eventually
-from tests.engine.roster import HOUR_MS, lay, now_ms, packed
-
-
-def scheduler(desk: Desk, **options: Any) -> Scheduler:
-    return Scheduler(desk.server.url, desk.name, dialect=desk.server.forced_dialect, **options)
-
-
-@asynccontextmanager
-async def scheduling(desk: Desk, **options: Any) -> AsyncIterator[Scheduler]:
-    """A scheduler that runs for the block, and must end when it is told to."""
-    door = scheduler(desk, **options)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(door.run())
-        try:
-            yield door
-        finally:
-            door.shutdown()
-
-
-def holder(desk: Desk) -> bytes | None:
-    return desk.redis.get(desk.keys.scheduler_lock)  # type: ignore[return-value]
-
-
-def due(desk: Desk, key: str, name: str = "") -> int:
-    """A spec that is due, as another program would write it; answers since when."""
-    at_ms = now_ms(desk) - 1
-    lay(desk, key, at_ms, packed(key, job_name=name))
-    return at_ms
+from tests.engine.roles import Scheduling
+from tests.engine.roster import HOUR_MS, lay, now_ms
 
 
 async def test_due_specs_make_jobs_and_are_told_of(desk: Desk) -> None:
     sink = InMemorySink()
-    one, two = due(desk, "one"), due(desk, "two", "ñ")
+    one, two = Scheduling(desk).lay("one"), Scheduling(desk).lay("two", "ñ")
     lay(desk, "far", now_ms(desk) + HOUR_MS)
-    async with scheduling(desk, metrics=sink):
+    async with Scheduling(desk).leading(metrics=sink):
         await eventually(lambda: desk.waiting() == 2)
         async with desk.queue() as queue:
             await queue.add("soon", 1, repeat=RepeatPattern.every(1), limit=1)
@@ -64,13 +35,13 @@ async def test_due_specs_make_jobs_and_are_told_of(desk: Desk) -> None:
 
 async def test_events_can_be_off_and_are_capped(desk: Desk) -> None:
     for number in range(1_200):
-        due(desk, f"s-{number}")
-    async with scheduling(desk, events_enabled=False, batch=1_000):
+        Scheduling(desk).lay(f"s-{number}")
+    async with Scheduling(desk).leading(events_enabled=False, batch=1_000):
         await eventually(lambda: desk.waiting() == 1_200)
     assert desk.events() == []
     for number in range(1_200):
-        due(desk, f"s-{number}")
-    async with scheduling(desk, events_max_stream_len=10):
+        Scheduling(desk).lay(f"s-{number}")
+    async with Scheduling(desk).leading(events_max_stream_len=10):
         await eventually(lambda: desk.waiting() == 2_400)
     assert 10 <= desk.redis.xlen(desk.keys.events) < 1_200
 
@@ -78,17 +49,19 @@ async def test_events_can_be_off_and_are_capped(desk: Desk) -> None:
 @pytest.mark.parametrize("batch", [0, 1, 3])
 async def test_a_batch_is_how_many_specs_it_takes_at_once(desk: Desk, batch: int) -> None:
     for number in range(7):
-        due(desk, f"s-{number}")
+        Scheduling(desk).lay(f"s-{number}")
     # Neither its tick nor its lock makes it look again.
-    async with scheduling(desk, batch=batch, tick_interval_ms=3_600_000, lock_ttl_secs=86_400):
+    async with Scheduling(desk).leading(
+        batch=batch, tick_interval_ms=3_600_000, lock_ttl_secs=86_400
+    ):
         await eventually(lambda: desk.waiting() == 7)
     assert len({envelope.id for envelope in desk.envelopes()}) == 7
 
 
 async def test_the_stream_is_not_trimmed_by_what_fires(desk: Desk) -> None:
     for number in range(300):
-        due(desk, f"s-{number}")
-    async with scheduling(desk, max_stream_len=10):
+        Scheduling(desk).lay(f"s-{number}")
+    async with Scheduling(desk).leading(max_stream_len=10):
         await eventually(lambda: desk.waiting() == 300)
 
 
@@ -100,8 +73,8 @@ async def test_a_lock_that_lives_shorter_than_a_tick_is_renewed(desk: Desk) -> N
         left.append(desk.redis.pttl(desk.keys.scheduler_lock))
         return 0 < left[-2] < left[-1]
 
-    async with scheduling(desk, lock_ttl_secs=1, tick_interval_ms=3_600_000):
-        await eventually(lambda: holder(desk))
+    async with Scheduling(desk).leading(lock_ttl_secs=1, tick_interval_ms=3_600_000):
+        await eventually(lambda: Scheduling(desk).holder())
         left.append(desk.redis.pttl(desk.keys.scheduler_lock))
         await eventually(renewed)
 

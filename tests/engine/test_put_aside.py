@@ -94,10 +94,10 @@ async def put_aside(desk: Desk, caplog: pytest.LogCaptureFixture, key: str = "ke
 # -- what cannot be fired --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("body", "words"), UNREADABLE, ids=shown)
-async def test_a_spec_that_cannot_be_read_is_kept_and_the_others_fire(
+async def kept(
     desk: Desk, caplog: pytest.LogCaptureFixture, body: bytes, words: str
-) -> None:
+) -> RepeatableMeta:
+    """The bad one lies there with its bytes, and says what is wrong with it in these words."""
     stood = now_ms(desk) - 10
     lay(desk, "key", stood, body)
     problem = await put_aside(desk, caplog)
@@ -105,6 +105,14 @@ async def test_a_spec_that_cannot_be_read_is_kept_and_the_others_fire(
     assert desk.redis.hget(desk.keys.spec("key"), "spec") == body  # type: ignore[arg-type]
     meta = await listed(desk)
     assert (meta.problem, meta.paused, meta.next_fire_ms) == (problem, False, stood)
+    return meta
+
+
+@pytest.mark.parametrize(("body", "words"), UNREADABLE, ids=shown)
+async def test_a_spec_that_cannot_be_read_is_kept_and_the_others_fire(
+    desk: Desk, caplog: pytest.LogCaptureFixture, body: bytes, words: str
+) -> None:
+    meta = await kept(desk, caplog, body, words)
     assert meta.pattern == RepeatPattern("unreadable")
 
 
@@ -112,13 +120,7 @@ async def test_a_spec_that_cannot_be_read_is_kept_and_the_others_fire(
 async def test_a_spec_that_cannot_be_fired_is_kept_and_the_others_fire(
     desk: Desk, caplog: pytest.LogCaptureFixture, body: bytes, words: str
 ) -> None:
-    stood = now_ms(desk) - 10
-    lay(desk, "key", stood, body)
-    problem = await put_aside(desk, caplog)
-    assert words in problem
-    assert desk.redis.hget(desk.keys.spec("key"), "spec") == body  # type: ignore[arg-type]
-    meta = await listed(desk)
-    assert (meta.problem, meta.paused, meta.next_fire_ms) == (problem, False, stood)
+    meta = await kept(desk, caplog, body, words)
     assert (meta.job_name, meta.pattern) == ("n", wire.unpack_spec(body).pattern)
     async with desk.queue() as queue:
         with pytest.raises(ConfigError):  # nothing has changed

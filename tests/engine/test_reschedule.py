@@ -14,14 +14,9 @@ from chasquimq.config import PromoteOptions
 from chasquimq.engine.promoter import Promoter
 from chasquimq.store import Dialer, Store
 from tests.engine.desk import Desk, eventually
+from tests.engine.roster import HOUR_MS, now_ms
 
-HOUR_MS = 3_600_000
 KINDS = pytest.mark.parametrize("own_id", [None, "mine"], ids=["minted", "own"])
-
-
-def now_ms(desk: Desk) -> int:
-    seconds, micros = desk.redis.time()
-    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def due_ms(desk: Desk) -> float:
