@@ -20,6 +20,7 @@ from chasquimq.observe.metrics import (
     SchedulerTick,
     SpecFired,
 )
+from chasquimq.text import shown
 
 RECENT = 1_000  # runs per name whose durations are kept
 MAX_ATTEMPT = 100  # what a job may claim to be at is up to its producer
@@ -262,7 +263,7 @@ def _table(rollup: Rollup) -> str:
     head = ("name", "completed", "failed", "timed out", "retried", "dead", "p50 us", "p95 us")
     rows: list[tuple[str, ...]] = [(*head, "p99 us", "max us", "by attempt")]
     named = sorted(rollup.names.items(), key=lambda item: (item[0] == OTHER, item[0]))
-    rows += [_row(_shown(name), row) for name, row in named]
+    rows += [_row(shown(name, _WIDEST) or "(no name)", row) for name, row in named]
     rows.append(_row("total", rollup.totals))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [_line(row, widths) for row in rows]
@@ -293,12 +294,3 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
-
-
-def _shown(name: str) -> str:
-    """A name is whatever a producer sent: one line, no control characters, not too long."""
-    if not name:
-        return "(no name)"
-    if not name.isprintable():
-        name = ascii(name)[1:-1]
-    return name if len(name) <= _WIDEST else name[: _WIDEST - 1] + "…"

@@ -68,6 +68,10 @@ class Link:
             raise as_error(reply, str(command[0]))
         return reply
 
+    async def ask_each(self, *commands: Sequence[Arg]) -> list[Any]:
+        """Several commands in one write; what each was answered, errors among them."""
+        return await self._ask(b"".join([pack(*one) for one in commands]), len(commands))
+
     async def run(self, script: str, keys: Sequence[Arg], args: Sequence[Arg] = ()) -> Any:
         return await self.ask(*lua.call(script, keys, args))
 

@@ -1,0 +1,23 @@
+"""How a command ends, for scripts and for Kubernetes. The CLI reference has the same table."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from chasquimq.errors import ChasquiError, ConfigError, StoreError
+
+
+class Exit(IntEnum):
+    DONE = 0  # it did what was asked; a worker was told to stop, and has
+    FAILED = 1  # it could not: not found, refused by the user, or an error
+    USAGE = 2  # the command line, an option or a setting makes no sense
+    NO_SERVER = 3  # Redis cannot be reached, or does not let us in
+    WARNINGS = 4  # doctor: something should be looked at
+    PROBLEMS = 5  # doctor: something is wrong
+    INTERRUPTED = 130  # Ctrl-C
+
+
+def exit_for(error: ChasquiError) -> Exit:
+    if isinstance(error, ConfigError):
+        return Exit.USAGE
+    return Exit.NO_SERVER if isinstance(error, StoreError) else Exit.FAILED
