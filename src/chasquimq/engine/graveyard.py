@@ -28,11 +28,12 @@ from chasquimq.policy.selection import Selection, Which, select
 from chasquimq.store import Store
 from chasquimq.store.dead import PAGE, DeadLetters, DeadRow, Replay, Revival, revive
 
-__all__ = ["File", "Format", "Graveyard", "Which"]
+__all__ = ["File", "Format", "Graveyard", "Progress", "Which"]
 
 log = logging.getLogger(__name__)
 
 Act = Callable[[Sequence[DeadRow]], Awaitable[int]]
+Progress = Callable[[int], object] | None  # is told after each batch how many are done
 
 _NO_FILTER: Which = {}
 _ENTRY_ID = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
@@ -98,10 +99,11 @@ class Graveyard:
         *,
         dry_run: bool = False,
         rate: float | None = None,
+        progress: Progress = None,
         which: Which = _NO_FILTER,
     ) -> int:
         most, pace = _most(limit), Pace(rate, PAGE)
-        chosen = select(which, "Queue.replay_dlq", ("limit", "dry_run", "rate"))
+        chosen = select(which, "Queue.replay_dlq", ("limit", "dry_run", "rate", "progress"))
         dead, stay, taken = (await self._store()).dead, 0, 0
 
         async def bring_back(rows: Sequence[DeadRow]) -> int:
@@ -113,7 +115,8 @@ class Graveyard:
             return done.moved
 
         walk = await self._walk(chosen)
-        moved = await _each(walk, most, bring_back, Pace(None, PAGE) if dry_run else pace)
+        pace = Pace(None, PAGE) if dry_run else pace
+        moved = await _each(walk, most, bring_back, pace, progress)
         if stay:
             log.warning("%d rows of the dlq stay there: no job can be read in them", stay)
         if taken:
@@ -121,10 +124,17 @@ class Graveyard:
         return moved
 
     async def purge(
-        self, limit: int | None, *, everything: bool, dry_run: bool, which: Which
+        self,
+        limit: int | None,
+        *,
+        everything: bool,
+        dry_run: bool,
+        progress: Progress = None,
+        which: Which,
     ) -> int:
         most = _most(limit)
-        chosen = select(which, "Queue.purge_dlq", ("limit", "everything", "dry_run"))
+        own = ("limit", "everything", "dry_run", "progress")
+        chosen = select(which, "Queue.purge_dlq", own)
         if chosen.means_all != bool(everything):
             raise ConfigError(
                 "purge_dlq deletes: give a filter (ids, name, reason, error_type, older_than, "
@@ -136,10 +146,12 @@ class Graveyard:
             return len(rows) if dry_run else await dead.delete(rows)
 
         walk = await self._walk(chosen)
-        return await _each(walk, most, delete, Pace(None, PAGE))
+        return await _each(walk, most, delete, Pace(None, PAGE), progress)
 
-    async def export(self, target: File, format: Format | None, which: Which) -> int:
-        chosen = select(which, "Queue.export_dlq", ("target", "format"))
+    async def export(
+        self, target: File, format: Format | None, which: Which, progress: Progress = None
+    ) -> int:
+        chosen = select(which, "Queue.export_dlq", ("target", "format", "progress"))
         sheet = Sheet(target, format)
         walk = await self._walk(chosen)
         written = 0
@@ -148,9 +160,13 @@ class Graveyard:
             while page := await walk.page():
                 await call(sheet.write, page)
                 written += len(page)
+                if progress is not None:
+                    progress(written)
         return written
 
-    async def bring_in(self, source: File, format: Format | None, *, dry_run: bool) -> int:
+    async def bring_in(
+        self, source: File, format: Format | None, *, dry_run: bool, progress: Progress = None
+    ) -> int:
         rows, trouble = Source(source, format), ""
         dead, added = (await self._store()).dead, 0
         with _telling(lambda: added):
@@ -159,6 +175,8 @@ class Graveyard:
                 while not trouble and (batch := await call(rows.read)) != NO_MORE:
                     added += await dead.put_back(batch.rows, dry_run=dry_run)
                     trouble = batch.trouble
+                    if progress is not None:
+                        progress(added)
         if trouble:
             raise WireError(
                 f"{trouble}; {added} rows were added before it. Repair or remove it and import "
@@ -170,7 +188,7 @@ class Graveyard:
         return await Walk((await self._store()).dead, chosen, after, size).begin()
 
 
-async def _each(walk: Walk, most: int, act: Act, pace: Pace) -> int:
+async def _each(walk: Walk, most: int, act: Act, pace: Pace, progress: Progress) -> int:
     """Act on what the walk finds, batch by batch, until so many are done."""
     done, clock = 0, asyncio.get_running_loop().time
     with _telling(lambda: done):
@@ -184,6 +202,8 @@ async def _each(walk: Walk, most: int, act: Act, pace: Pace) -> int:
                 count = await act(batch)
                 pace.took(count, clock())
                 done += count
+                if progress is not None:
+                    progress(done)
     return done
 
 
