@@ -1,6 +1,7 @@
 """The command as people and programs run it: in a terminal of a size, in a pipe, in this process.
 
 `Chasqui.run`    a real process with pipes: what scripts see
+`Chasqui.follow` the same, to be read while it runs
 `Chasqui.open`   a real process in a pseudo-terminal, whose screen can be read while it runs
 `Chasqui.call`   `main()` in this process, with pipes: the same words, without starting Python
 """
@@ -17,9 +18,10 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -73,6 +75,11 @@ class Terminal:
     @property
     def text(self) -> str:
         return "\n".join(self.lines)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """As when somebody pulls at the window's corner."""
+        self._screen.resize(rows, columns)
+        fcntl.ioctl(self._end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def press(self, keys: bytes) -> None:
         os.write(self._end, keys)
@@ -156,6 +163,20 @@ class Chasqui:
     ) -> Terminal:
         return Terminal([*COMMAND, *args], self.env, columns, rows, cwd)
 
+    @contextmanager
+    def follow(self, *args: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A real process with pipes that goes on, to be read meanwhile. One that falls silent is
+        killed, so that a read comes to its end."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen([*COMMAND, *args], env=self.env, **pipes) as process:
+            deadline = threading.Timer(PATIENCE_S, process.kill)
+            deadline.start()
+            try:
+                yield process
+            finally:
+                deadline.cancel()
+                process.kill()
+
     def call(self, *args: str, input: bytes = b"") -> Ended:
         out, err = io.StringIO(), io.StringIO()
         stdin = io.TextIOWrapper(io.BytesIO(input))
@@ -169,4 +190,7 @@ class Chasqui:
         return Ended(code, out.getvalue(), err.getvalue())
 
 
-_UNSET = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CHASQUI_REDIS_URL", "CHASQUI_DIALECT"}
+_UNSET = {
+    *("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CHASQUI_REDIS_URL", "CHASQUI_DIALECT"),
+    "PYTHONUNBUFFERED",  # would hide that something is not flushed
+}

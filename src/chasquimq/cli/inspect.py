@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from chasquimq import wire
 from chasquimq.cli import render
+from chasquimq.cli.ask import refuse
+from chasquimq.cli.exits import Exit
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, Group, RedisUrl, examples, run_at
+from chasquimq.errors import ConfigError
 from chasquimq.store import Link
-from chasquimq.store.inspect import Inspect, Overview, Survey
+from chasquimq.store.inspect import Overview, overviews
+from chasquimq.store.survey import Survey
 
 EXAMPLES = examples(
     "chasqui inspect                      every queue of the server, a row each",
     "chasqui inspect mail --consumers     one queue, and who works on it",
     "chasqui inspect --json | jq '.[] | select(.dlq_depth > 0)'",
 )
+
+_FEW = 10  # queues that a message names
 
 
 def inspect(
@@ -29,20 +37,49 @@ def inspect(
     redis_url: RedisUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how many jobs wait, run, are delayed and are dead, and for how long."""
+    """Show how many jobs wait, run, are delayed and are dead, and for how long.
+
+    Workers that have been silent for a minute do not count as workers. Exit code 1: there is no
+    such queue, or one of its keys holds something else than it should.
+    """
     screen = Screen(as_json=as_json)
     if queue is None:
-        every = run_at(redis_url, lambda link: _all(link, group))
+        if consumers:
+            raise ConfigError("--consumers is about one queue: name it")
+        every = run_at(redis_url, lambda link: all_queues(link, group))
         screen.json(every) if as_json else screen.show(render.overviews(every))
-        return
-    keys = wire.Keys(queue)
-    one = run_at(redis_url, lambda link: Inspect(keys, link).overview(group))
-    if as_json:
-        screen.json(one)
-        return
-    screen.show(render.overview(one), *([render.consumers(one)] if consumers else []))
+        broken = any(one.problems for one in every)
+    else:
+        keys = wire.Keys(queue)
+        one = run_at(redis_url, lambda link: one_queue(link, keys, group))
+        sheets = [render.overview(one), *([render.consumers(one)] if consumers else [])]
+        screen.json(one) if as_json else screen.show(*sheets)
+        broken = bool(one.problems)
+    if broken:
+        raise typer.Exit(Exit.FAILED)
 
 
-async def _all(link: Link, group: str) -> list[Overview]:
-    names = await Survey(link).queues()
-    return [await Inspect(wire.Keys(name), link).overview(group) for name in names]
+async def all_queues(link: Link, group: str) -> list[Overview]:
+    return await overviews(link, [wire.Keys(name) for name in await Survey(link).queues()], group)
+
+
+async def one_queue(link: Link, keys: wire.Keys, group: str) -> Overview:
+    """How it is; one that has no key at all is refused, with the name that may be meant."""
+    [one] = await overviews(link, [keys], group)
+    if not one.exists:
+        names = await Survey(link).queues()
+        if keys.queue not in names:  # results and markers may be all that is left of it
+            refuse(f"there is no queue {keys.queue!r} here: {_rather(keys.queue, names)}")
+    return one
+
+
+def _rather(name: str, names: Sequence[str]) -> str:
+    if not names:
+        return "the server has no queues at all"
+    folded = {one.casefold(): one for one in names}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    if near:
+        return f"did you mean {folded[near[0]]!r}?"
+    if len(names) <= _FEW:
+        return f"known: {', '.join(names)}"
+    return f"`chasqui inspect` lists all {len(names):,}"

@@ -20,6 +20,9 @@ class Cell(NamedTuple):
     tone: Tone = ""
 
 
+Line = tuple[Cell, ...]  # words in a row, each in its tone, a space between them
+
+
 class Column(NamedTuple):
     """`right`: numbers. `wide`: the column that gives way when a terminal is narrow."""
 
@@ -57,9 +60,14 @@ def sheet(
 ) -> Sheet:
     """A sheet of plain values; what is a Cell already stays as it is."""
     return Sheet(
-        tuple(Column(one) if isinstance(one, str) else one for one in columns),
+        tuple(map(_column, columns)),
         tuple(tuple(one if isinstance(one, Cell) else cell(one) for one in row) for row in rows),
         shown(title),
         tuple(shown(note) for note in notes),
         empty,
     )
+
+
+def _column(one: Column | str) -> Column:
+    column = Column(one) if isinstance(one, str) else one
+    return column._replace(head=shown(column.head))
