@@ -1,6 +1,6 @@
 -- Remove pending entries without a body, and names, of consumers that have long been silent.
 --
--- KEYS     1 stream      2 the leader's lock
+-- KEYS     1 stream      2 the leader's lock; without it: whoever asks, as a person told them to
 -- ARGV     1 group       2 consumer, who must hold the lock
 --          3 entries: idle for at least, ms      4 names: idle for longer than, ms
 --          5 look at entries behind this one, '-' from the first      6 at so many at the most
@@ -8,7 +8,7 @@
 -- Returns  {-1} another leads, else {entries removed, names removed, the entry to look behind
 --          next, '-' when all were looked at}
 
-if redis.call('GET', KEYS[2]) ~= ARGV[2] then
+if KEYS[2] and redis.call('GET', KEYS[2]) ~= ARGV[2] then
   return {-1}
 end
 local silent, names, ghosts, bytes = {}, 0, 0, 0

@@ -1,0 +1,1 @@
+"""What doctor knows: facts in, findings out. Pure; one file per subject."""

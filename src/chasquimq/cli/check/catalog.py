@@ -1,0 +1,12 @@
+"""Every kind of finding there is, with its severity."""
+
+from __future__ import annotations
+
+from chasquimq.cli.check import access, python, queue, schedule, server, weight
+from chasquimq.cli.check.finding import Severity
+
+CATALOG: dict[str, Severity] = {
+    code: severity
+    for subject in (server, access, queue, schedule, weight, python)
+    for code, severity in subject.KINDS.items()
+}
