@@ -1,4 +1,4 @@
-"""What a queue offers beyond adding: its delayed and its dead jobs, its counts, its results."""
+"""What a queue offers beyond adding: its delayed and its dead jobs, pauses, counts, results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from chasquimq import wire
 from chasquimq.config import suggesting
 from chasquimq.engine.draft import Delay, raw_draft, read_time
-from chasquimq.engine.graveyard import File, Format, Graveyard, Which
+from chasquimq.engine.graveyard import File, Format, Graveyard, Progress, Which
 from chasquimq.engine.listener import Place, Waiter, listen, seconds
 from chasquimq.engine.producer import now_ms
 from chasquimq.engine.recurring import Recurring
@@ -67,6 +67,23 @@ class Care(Recurring):
         raise_for(order, [job])
         return job
 
+    # -- pausing --------------------------------------------------------------------------------
+
+    async def pause(self, reason: str | None = None) -> bool:
+        """Let workers start nothing new until `resume`; False if the queue was paused already.
+
+        What runs goes on, and adding does. The time, this process and the `reason` are noted in
+        Redis, for those who find the queue paused.
+        """
+        return await (await self._here().store()).hold.put(now_ms(), reason)
+
+    async def resume(self) -> bool:
+        """End a pause; False if the queue was not paused."""
+        return await (await self._here().store()).hold.lift()
+
+    async def is_paused(self) -> bool:
+        return await (await self._here().store()).hold.is_there()
+
     # -- how many -------------------------------------------------------------------------------
 
     async def counts(self, group: str = "default") -> Counts:
@@ -93,13 +110,18 @@ class Care(Recurring):
         *,
         dry_run: bool = False,
         rate: float | None = None,
+        progress: Progress = None,
         **which: Unpack[Which],
     ) -> int:
         """Bring the oldest dead jobs back, with fresh attempts; answers how many.
 
         `limit=None`: all that lie there now; `rate`: so many per second; `dry_run` only counts.
+        `progress`, here and below, is called after each batch with how many are done by then; if
+        it raises, the call ends there.
         """
-        return await self._graveyard().replay(limit, dry_run=dry_run, rate=rate, which=which)
+        return await self._graveyard().replay(
+            limit, dry_run=dry_run, rate=rate, progress=progress, which=which
+        )
 
     async def purge_dlq(
         self,
@@ -107,24 +129,36 @@ class Care(Recurring):
         *,
         everything: bool = False,
         dry_run: bool = False,
+        progress: Progress = None,
         **which: Unpack[Which],
     ) -> int:
         """Delete the oldest dead jobs that the filters mean, or `everything`; answers how many."""
         return await self._graveyard().purge(
-            limit, everything=everything, dry_run=dry_run, which=which
+            limit, everything=everything, dry_run=dry_run, progress=progress, which=which
         )
 
     async def export_dlq(
-        self, target: File, *, format: Format | None = None, **which: Unpack[Which]
+        self,
+        target: File,
+        *,
+        format: Format | None = None,
+        progress: Progress = None,
+        **which: Unpack[Which],
     ) -> int:
         """Write dead jobs to a path or an open file, as JSON lines or msgpack; answers how many."""
-        return await self._graveyard().export(target, format, which)
+        return await self._graveyard().export(target, format, which, progress)
 
     async def import_dlq(
-        self, source: File, *, format: Format | None = None, dry_run: bool = False
+        self,
+        source: File,
+        *,
+        format: Format | None = None,
+        dry_run: bool = False,
+        progress: Progress = None,
     ) -> int:
         """Put exported rows back into the DLQ, each once; answers how many were missing there."""
-        return await self._graveyard().bring_in(source, format, dry_run=dry_run)
+        graveyard = self._graveyard()
+        return await graveyard.bring_in(source, format, dry_run=dry_run, progress=progress)
 
     # -- results ---------------------------------------------------------------------------------
 

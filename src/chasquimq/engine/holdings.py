@@ -67,17 +67,29 @@ class Holdings:
 
     def take(self, rows: Iterable[Row]) -> None:
         """Queue deliveries, except those we hold already: they are running here."""
+        self._measure()
+        new = self.keep(rows)
+        self.queue.extend(new)
+        self._taken += len(new)
+        self.wake()
+
+    def keep(self, rows: Iterable[Row]) -> list[Row]:
+        """Hold deliveries without queueing them; answers them, except those we hold already."""
         rows = list(rows)
         ids = [row[0] for row in rows]
         if not self.ids.isdisjoint(ids):
             rows = [row for row in rows if row[0] not in self.ids]
             self.refused += len(ids) - len(rows)
             ids = [row[0] for row in rows]
-        self._measure()
         self._hold(ids)
-        self.queue.extend(rows)
-        self._taken += len(ids)
-        self.wake()
+        return rows
+
+    def take_out(self) -> list[Row]:
+        """All that is queued and must not be started, suspects too; it stays held."""
+        left = list(self.queue)
+        self.queue.clear()
+        self._taken -= len(left)
+        return left
 
     @contextmanager
     def watching(self) -> Iterator[set[bytes]]:

@@ -1,10 +1,14 @@
--- Take over entries whose consumer has been silent, unless we come too late.
+-- Take over entries whose consumer has been silent, unless we come too late or in a pause.
 --
--- KEYS     1 stream
+-- KEYS     1 stream      2 there while the queue is paused (left out by who may not look)
 -- ARGV     1 group       2 consumer      3 idle at least, ms      4 how many at the most
 --          5 not after, ms by the server's clock
 -- Returns  rows {entry id, fields, idle ms, deliveries before this one}
 
+-- Asked without raising: who may not look works on.
+if KEYS[2] and redis.pcall('EXISTS', KEYS[2]) == 1 then
+  return {}
+end
 -- On a server that was frozen the entries of living consumers look silent, too.
 local now = redis.call('TIME')
 if now[1] * 1000 + math.floor(now[2] / 1000) > tonumber(ARGV[5]) then
