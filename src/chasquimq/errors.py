@@ -91,6 +91,7 @@ class StoreError(ChasquiError):
     """Redis refused a command. Trying again will not help."""
 
     code = "CMQ-001"
+    outcomes: Sequence[Any] = ()  # where a bulk was sent: what became of each job
 
 
 class AccessError(StoreError):

@@ -207,6 +207,10 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     due: Due | None = None
     delay_ms: int = 0
     unique: Unique | None = None
+    carrier: bytes = b""  # of a tracer; the delayed set has no place for it
+
+    def carrying(self, carrier: bytes) -> Draft:
+        return msgspec.structs.replace(self, carrier=carrier)
 
     def under(self, job_id: bytes) -> Draft:
         """The same as if the caller had chosen this id."""

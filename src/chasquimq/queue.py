@@ -30,13 +30,16 @@ from chasquimq.engine.recurring import Recipe
 from chasquimq.engine.session import Session, raise_for
 from chasquimq.engine.timetable import Missed, Moment, Pattern
 from chasquimq.engine.writer import LinkWriter
-from chasquimq.errors import ChasquiError, ConfigError, QueueFullError, UnconfirmedError
+from chasquimq.errors import ChasquiError, ConfigError, StoreError
 from chasquimq.happening import Announce
 from chasquimq.job import Draft, Job
 from chasquimq.observe.announce import announcer
+from chasquimq.observe.guard import guarded
+from chasquimq.observe.metrics import attached
 from chasquimq.observe.stream import EventStream
 from chasquimq.repeat import StoredSpec
 from chasquimq.store import Dialer, Store
+from chasquimq.trace import Tracing
 
 MAX_TOLD = 65_536  # events that wait to be written: those of a large bulk come all at once
 _JOB_KEYS = (
@@ -73,6 +76,8 @@ class Queue(Care):
         reconnect_max_attempts: int | None = None,
         credential_provider: CredentialProvider | None = None,
         dialect: DialectName | None = None,
+        metrics: object | Sequence[object] | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._keys = wire.Keys(name)
         connect = given(ConnectOptions, max_retries=reconnect_max_attempts)
@@ -101,7 +106,10 @@ class Queue(Care):
         # Who waits for results as the same user at the same place may share a connection.
         self._place = (name, self._dialer.address, id(credential_provider), connect)
         self._forced = dialect
-        self._observe = self._sink if waiting_events and events_enabled else None
+        self._sinks = attached(metrics)
+        self._tracing = guarded(tracing)
+        self._tells = waiting_events and events_enabled
+        self._observe = self._sink if self._tells or self._sinks else None
         self._session: Session | None = None
         self._closed = False
 
@@ -190,12 +198,15 @@ class Queue(Care):
                 unique_for=unique_for,
             )
         session = self._here()
-        live = session.live if durability is None else None
-        producer = live or await session.producer(durability)
-        if ready.due is None and not producer.has_room(1):
-            await producer.admit(1)
-        new_id, order = producer.send_one(ready, created_ms)
-        await order.future
+        if self._tracing is not None:
+            [new_id], order = await session.send_traced([ready], created_ms, durability, "add")
+        else:
+            live = session.live if durability is None else None
+            producer = live or await session.producer(durability)
+            if ready.due is None and not producer.has_room(1):
+                await producer.admit(1)
+            new_id, order = producer.send_one(ready, created_ms)
+            await order.future
         if order.errors:
             raise order.errors[0]
         job = Job(new_id, name or "", data, 0, created_ms, bool(order.duplicates))
@@ -248,7 +259,9 @@ class Queue(Care):
         drafts = [self._draft(place, job, created_ms) for place, job in enumerate(jobs)]
         if not drafts:
             return []
-        ids, order = await self._here().send(drafts, created_ms, durability)
+        session = self._here()
+        send = session.send if self._tracing is None else session.send_traced
+        ids, order = await send(drafts, created_ms, durability)
         added = [  # while Redis works
             Job(job_id, job.get("name") or "", job["data"], 0, created_ms)
             for job_id, job in zip(ids, jobs, strict=True)
@@ -285,11 +298,15 @@ class Queue(Care):
         session, loop = self._session, asyncio.get_running_loop()
         if session is None or session.loop is not loop:
             store = Store(self._keys, self._dialer, self._forced)
-            session = self._session = Session(loop, store, self._options, observe=self._observe)
+            session = self._session = Session(
+                loop, store, self._options, observe=self._observe, tracing=self._tracing
+            )
         return session
 
     def _sink(self, writer: LinkWriter) -> Announce:
-        return announcer([EventStream(self._keys, writer, self._options.events).hear])
+        events = self._options.events
+        stream = [EventStream(self._keys, writer, events).hear] if self._tells else []
+        return announcer([*stream, *self._sinks])
 
     async def _add_with_specs(
         self, jobs: Sequence[Mapping[str, Any]], durability: Durability | None
@@ -313,7 +330,7 @@ class Queue(Care):
                 raise
         try:
             sent = await self.add_bulk(list(others.values()), durability=durability)
-        except (QueueFullError, UnconfirmedError) as error:
+        except StoreError as error:
             if error.outcomes:
                 added |= zip(others, error.outcomes, strict=True)
                 error.outcomes = [added[place] for place in range(len(jobs))]

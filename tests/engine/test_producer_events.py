@@ -15,7 +15,7 @@ from chasquimq.config import EventOptions, ProducerOptions
 from chasquimq.engine.draft import plain
 from chasquimq.engine.producer import Producer, now_ms
 from chasquimq.engine.writer import LinkWriter
-from chasquimq.happening import Announce
+from chasquimq.happening import Added, Announce
 from chasquimq.observe.stream import EventStream
 from chasquimq.store import Dialer, Store
 from tests.engine.desk import Desk
@@ -235,7 +235,8 @@ class Stage:
         hear = EventStream(self.desk.keys, writer, self.options.events).hear
 
         def announce(happening: Any) -> None:
-            self.first()
+            if isinstance(happening, Added):
+                self.first()
             hear(happening)
 
         return announce

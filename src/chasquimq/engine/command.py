@@ -14,6 +14,7 @@ from chasquimq.job import Draft, Envelope, Unique
 from chasquimq.store import Dialect, Notice, Store, markers
 from chasquimq.store.delayed import GRACE_S
 from chasquimq.store.markers import Mark
+from chasquimq.store.resp import bulks
 
 SCRIPTS = ("schedule", "add_once", "add_unique")
 _HOLE = b"?" * 26  # where a form has the id
@@ -32,7 +33,7 @@ class Scribe:
         self._plain_s = 0.0
         self._trim = options.trim
         self._events_len = options.events.max_len if options.events.enabled else 0
-        self._forms = self._form(named=False), self._form(named=True)
+        self._forms = self._form(0), self._form(1)
         self._names: dict[bytes, bytes] = {b"": b"\r\n"}
 
     def remembered(self, seconds: int) -> None:
@@ -56,9 +57,13 @@ class Scribe:
         """The same, with any id as one that the caller chose: adding it again is a no-op."""
         return self._special(job_id, draft.under(job_id), now_ms)
 
-    def _form(self, *, named: bool) -> bytes:
+    def write_long(self, job_id: bytes, draft: Draft, now_ms: int, tail: bytes) -> Written:
+        """The same, without a form: what a tracer sends along has no hole in it."""
+        return self._special(job_id, draft, now_ms)
+
+    def _form(self, extras: int) -> bytes:
         """A plain add with holes: id, size, id, head of the payload, payload, tail, name."""
-        front = self._dialect.add_front(_HOLE, named).replace(b"%", b"%%")
+        front = self._dialect.add_front(_HOLE, extras).replace(b"%", b"%%")
         # A dialect that does not send the id gets a hole into which nothing of it goes.
         front = front.replace(_HOLE, b"%b") if _HOLE in front else b"%.0b" + front
         return front + b"%d\r\n\x94\xba%b%b%b%b%b"
@@ -70,12 +75,11 @@ class Scribe:
             return self._delayed(job_id, draft, envelope, now_ms)
         if draft.unique is not None:
             return self._unique(text_id, draft, envelope, now_ms)
-        fields = wire.join_entry(envelope, draft.name)
+        fields = wire.join_entry(envelope, draft.name, carrier=draft.carrier)
         if draft.own_id is not None:
             return self._dialect.add_own(job_id, fields, self._own_s), _safely(self._own_s)
-        name = self._names.get(draft.name) or self._name(draft.name)
-        front = self._dialect.add_front(job_id, bool(draft.name))
-        command = b"%b%d\r\n%b%b" % (front, len(envelope), envelope, name)
+        front = self._dialect.add_front(job_id, len(fields) // 2 - 1)
+        command = b"%b%d\r\n%b\r\n%b" % (front, len(envelope), envelope, bulks(fields[2:]))
         return command, self._plain_s
 
     def _delayed(self, job_id: bytes, draft: Draft, envelope: bytes, now_ms: int) -> Written:
@@ -99,7 +103,7 @@ class Scribe:
     def _unique(self, job_id: str, draft: Draft, envelope: bytes, now_ms: int) -> Written:
         assert draft.unique is not None
         mark = self._mark(job_id, draft.unique, now_ms)
-        fields = wire.join_entry(envelope, draft.name, mark.hint)
+        fields = wire.join_entry(envelope, draft.name, mark.hint, draft.carrier)
         return markers.add(self._store.keys, mark, fields, self._trim), _safely(mark.memory_s)
 
     def _mark(self, job_id: str, unique: Unique, now_ms: int) -> Mark:

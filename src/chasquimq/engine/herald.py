@@ -1,7 +1,8 @@
-"""Tell of jobs that came in, over the producer's own connection. No add ever waits for it.
+"""Tell of jobs that came in, and of those that were refused. No add ever waits for it.
 
-An order that was accepted is announced, job by job. What becomes of it is the sink's affair, and
-what the sink writes is dropped, and counted, where it would have to wait.
+An order that was accepted is announced, job by job. What becomes of it is the sinks' affair; what
+the events stream writes goes over the producer's own connection, and is dropped, and counted, where
+it would have to wait.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Protocol
 
 from chasquimq.engine.writer import LinkWriter
 from chasquimq.errors import ChasquiError
-from chasquimq.happening import Added, Announce
+from chasquimq.happening import Added, Announce, EventsDropped
 from chasquimq.job import Draft
 from chasquimq.store import Link
 from chasquimq.wire import decode_name
@@ -36,11 +37,11 @@ class Herald:
     def __init__(self, link: Link, observe: Observe, max_waiting: int) -> None:
         self.writer = LinkWriter(link, max_waiting)
         self.writer.on_dropped = self._complain
-        self._announce = observe(self.writer)
+        self.announce = observe(self.writer)
         self._complained = False
 
     def promise(self, order: Settled, ids: Sequence[str], drafts: Sequence[Draft]) -> None:
-        """Announce those of an order that run at once, when they are in."""
+        """Announce those of an order, when they are in."""
         order.future.add_done_callback(partial(self._tell, order, ids, drafts))
 
     async def close(self) -> None:
@@ -57,10 +58,12 @@ class Herald:
         if accepted.cancelled():
             return  # the caller left, and nobody knows what became of it
         for place, draft in enumerate(drafts):
-            if draft.due is None and place not in order.errors and place not in order.duplicates:
-                self._announce(Added(ids[place], decode_name(draft.name)))
+            if place not in order.errors and place not in order.duplicates:
+                delayed = draft.due is not None
+                self.announce(Added(ids[place], decode_name(draft.name), delayed))
 
     def _complain(self, count: int) -> None:
+        self.announce(EventsDropped(count))
         if not self._complained:
             self._complained = True
             log.warning("%d events of added jobs were dropped, more go without a word", count)

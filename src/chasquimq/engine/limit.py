@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from chasquimq.engine.outcome import Opened
 from chasquimq.errors import TimeLimitError
 from chasquimq.store import Row
+from chasquimq.trace import Running
 
 SWEEP_S = 0.05
 GRACE_S = 5.0
@@ -21,12 +22,13 @@ GRACE_S = 5.0
 class Slot:
     """One worker's place: what runs there now, and what befell it from outside."""
 
-    __slots__ = ("begun", "cancelled", "due", "expired", "opened", "row", "task", "void")
+    __slots__ = ("begun", "cancelled", "due", "expired", "opened", "row", "task", "trace", "void")
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
         self.row: Row | None = None  # None: nothing runs here
         self.opened: Opened | None = None
+        self.trace: Running | None = None  # of what runs here, where there is a tracer
         self.begun = 0.0
         self.due = 0.0  # 0: no limit
         self.cancelled = False  # by us, and not by a stop

@@ -16,7 +16,7 @@ import contextvars
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Coroutine
 from typing import Any
 
 from chasquimq import wire
@@ -33,6 +33,7 @@ from chasquimq.happening import Announce, Completed, Started
 from chasquimq.job import Again, Dead, Envelope, Reason
 from chasquimq.policy.verdict import budget, runs_so_far
 from chasquimq.store import Row
+from chasquimq.trace import Run, Running, Tracing
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class Pool:
         announce: Announce,
         options: WorkerOptions,
         on_error: OnError | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._unwrap = unwrap
         self._holdings = holdings
@@ -64,6 +66,7 @@ class Pool:
         self._announce = announce
         self._options = options
         self._on_error = on_error
+        self._tracer = tracer
         self._keeps = options.results.enabled
         self._names = outcomes.names
         self._max_bytes = options.read.max_payload_bytes
@@ -119,12 +122,13 @@ class Pool:
     def _spawn(self, slot: Slot) -> None:
         assert self._group is not None
         context = self._clean.copy()
-        slot.task = self._group.create_task(self._work(slot), context=context)
+        work = self._work(slot) if self._tracer is None else self._tracer.watch(slot, self._work)
+        slot.task = self._group.create_task(work, context=context)
 
     async def _work(self, slot: Slot) -> None:
         holdings, settler, clock = self._holdings, self._settler, time.perf_counter
         announce, lines, default = self._announce, self._lines, self._default
-        threads, limited = self.threads, self._limits is not None
+        threads, limited, tracer = self.threads, self._limits is not None, self._tracer
         assert slot.task is not None
         told_to_stop = slot.task.cancelling
         rest = False
@@ -159,6 +163,8 @@ class Pool:
             slot.opened, slot.row = opened, row
             if limited:
                 slot.limit(begin, limit_s)
+            if tracer is not None:
+                slot.trace = tracer.begin(row, opened)
             try:
                 result = await call(job)
             except Exception as caught:
@@ -182,6 +188,8 @@ class Pool:
             if error is not None or slot.cancelled:
                 await self._ended_badly(slot, opened, entry_id, error, duration_us)
                 error = None
+            if tracer is not None:
+                tracer.end(slot)
             if holdings.closed or told_to_stop():
                 return  # nothing more is started; also when the handler swallowed our cancellation
             if contextvars.copy_context() != self._clean:
@@ -253,9 +261,14 @@ class Pool:
         slot.recover()
         if expired is not None:
             error = expired
+        trace = slot.trace
         if settled or error is None:
+            if trace is not None:
+                trace.dropped("lease lost")
             return  # someone else holds it now and settles it, or its failure is settled
         verdict = self._outcomes.failed(opened, entry_id, error, duration_us)
+        if trace is not None:
+            trace.failed(error, verdict)
         if self._on_error is not None:
             await self._tell(opened, error, verdict)
 
@@ -264,6 +277,8 @@ class Pool:
         opened, error = slot.opened, slot.expired
         assert slot.row is not None and opened is not None and error is not None
         verdict = self._outcomes.failed(opened, slot.row[0], error, duration_us)
+        if slot.trace is not None:
+            slot.trace.failed(error, verdict)
         if self._on_error is not None and self._group is not None:
             self._group.create_task(self._tell(opened, error, verdict))
 
@@ -275,6 +290,40 @@ class Pool:
                 await told
         except Exception:
             log.exception("on_error failed for job %s", opened[0].id)
+
+
+class Tracer:
+    """Begins the trace of a run, and makes it that of all that its worker does until it ends."""
+
+    def __init__(self, tracing: Tracing, queue: str, group: str) -> None:
+        self._tracing = tracing
+        self._queue = queue
+        self._group = group
+
+    def begin(self, row: Row, opened: Opened) -> Running:
+        envelope, name, _, ran, _, _ = opened
+        fields = row[1]
+        carrier = wire.carrier_of(fields) if len(fields) > 4 else b""
+        before = row[3] if len(row) > 3 else 0
+        created_ms = envelope.created_at_ms
+        run = Run(self._queue, self._group, envelope.id, name, ran + 1, before, created_ms, carrier)
+        trace = self._tracing.running(run)
+        trace.enter()
+        return trace
+
+    def end(self, slot: Slot) -> None:
+        trace, slot.trace = slot.trace, None
+        if trace is not None:
+            trace.completed()  # unless it was said how else it ended
+            trace.leave()
+
+    async def watch(self, slot: Slot, work: Callable[[Slot], Coroutine[Any, Any, None]]) -> None:
+        """A worker's life. What it runs when it is cut off, or crashes, is given back."""
+        try:
+            await work(slot)
+        finally:
+            if slot.trace is not None:
+                slot.trace.dropped("given back")
 
 
 def _nobody(router: Router) -> Callable[[Any], Awaitable[Any]]:

@@ -27,6 +27,7 @@ from chasquimq.engine.command import SCRIPTS, Scribe, tail
 from chasquimq.engine.herald import Herald, Observe
 from chasquimq.engine.order import Order, Parcel
 from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError
+from chasquimq.happening import Happening, Reconnected, Refused
 from chasquimq.job import Draft
 from chasquimq.policy.admission import fits
 from chasquimq.store import Store, Witness, build, open_stream
@@ -52,6 +53,8 @@ class Producer:
         producer_id: str | None = None,
         observe: Observe | None = None,
         witness: Witness | None = None,
+        *,
+        traced: bool = False,
     ) -> None:
         self.producer_id = producer_id or str(uuid.uuid4())
         self._store = store
@@ -64,7 +67,9 @@ class Producer:
         )
         self._scribe = Scribe(store, self._dialect, options)
         self._witness = witness
-        self._write = self._scribe.write if witness is None else self._scribe.write_own
+        self._write = self._scribe.write_long if traced else self._scribe.write
+        if witness is not None:
+            self._write = self._scribe.write_own
         self._mint = wire.Mint()
         self._line: deque[Parcel] = deque()
         self._quiet: asyncio.Future[None] | None = None  # someone waits for all answers
@@ -78,6 +83,7 @@ class Producer:
         self._goodbye_s = GOODBYE_S
         self._scheduled = False
         self._closing = False
+        self._given_up: ChasquiError | None = None  # there will be no connection any more
         self._loop = asyncio.get_running_loop()
         self._pausing: asyncio.TimerHandle | None = None
         wait_ms = 0
@@ -88,9 +94,16 @@ class Producer:
             self._goodbye_s += 2 * wait_ms / 1000  # that of the write on its way, and one more
         self.link = store.new_link(extra_reply_ms=wait_ms)
         self.link.on_up = self._up
-        self.link.on_given_up = self._abandon
+        self.link.on_given_up = self._give_up
         waiting = options.events.max_waiting
-        self._herald = Herald(self.link, observe, waiting) if observe else None
+        self._herald: Herald | None = None
+        if observe is not None:
+            self._herald = Herald(self.link, observe, waiting)
+            self.link.on_mended = partial(self.tell, Reconnected("producer"))
+
+    def tell(self, happening: Happening) -> None:
+        if self._herald is not None:
+            self._herald.announce(happening)
 
     async def open(self) -> None:
         if self._witness is not None:
@@ -161,6 +174,7 @@ class Producer:
             if fits(self._depth, self._sent, wanted, limit):
                 return
             if mode == "raise" or wanted > limit:
+                self.tell(Refused(wanted))
                 raise QueueFullError(
                     f"queue {self._store.keys.queue!r} holds {self._depth} jobs of at most "
                     f"{limit}; {wanted} more were refused. Add workers, raise max_stream_len, "
@@ -209,6 +223,9 @@ class Producer:
         line, chunk, now = self._line, self._chunk, self._loop.time()
         while line:
             pipe = self.link.pipe
+            if self._given_up is not None:
+                self._abandon(self._given_up)
+                return
             if pipe is None or pipe.full or self._pausing is not None:
                 return  # `_up`, `_drained`, an answer or the end of the pause come back here
             if self._witness is not None and self._unanswered:
@@ -282,7 +299,10 @@ class Producer:
                 again.append(parcel)  # an error is an answer: it is not in, so it may go again
                 passing.add(fault)
             else:
-                parcel.order.fail(parcel.first, as_error(reply, "add"))
+                error = as_error(reply, "add")
+                if isinstance(error, QueueFullError):
+                    self.tell(Refused(1))
+                parcel.order.fail(parcel.first, error)
         self._line.extendleft(reversed(again))
         for fault in passing:
             self._pause(fault)
@@ -338,9 +358,16 @@ class Producer:
         self._pausing = None
         self._flush()
 
+    def _give_up(self, error: ChasquiError) -> None:
+        self._given_up = error
+        self._abandon(error)
+
     def _abandon(self, error: ChasquiError) -> None:
         while self._line:
             parcel = self._line.popleft()
+            if parcel.until is not None:
+                self._forgotten(parcel)  # it was sent, and would have been again
+                continue
             for place in range(len(parcel.commands)):
                 parcel.order.fail(parcel.first + place, error)
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from chasquimq.config import Durability, ProducerOptions, check_durability
 from chasquimq.engine.herald import Observe
 from chasquimq.engine.order import Order
 from chasquimq.engine.producer import Producer
-from chasquimq.errors import QueueFullError, ShutdownError, UnconfirmedError
+from chasquimq.errors import QueueFullError, ShutdownError, StoreError, UnconfirmedError
+from chasquimq.happening import Reconnected
 from chasquimq.job import Draft
 from chasquimq.store import Store, Witness
+from chasquimq.trace import Batch, Tracing
+from chasquimq.wire import decode_name
 
 
 class Session:
@@ -27,6 +31,7 @@ class Session:
         options: ProducerOptions,
         producer_id: str | None = None,
         observe: Observe | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self.loop = loop
         self.live: Producer | None = None  # of the usual durability
@@ -34,6 +39,7 @@ class Session:
         self._options = options
         self._producer_id = producer_id
         self._observe = observe
+        self._tracing = tracing
         self._producers: dict[Durability, Producer] = {}
         self._opened = False
         self._closed = False
@@ -60,8 +66,12 @@ class Session:
         options, witness = self._options, None
         if level != "memory":
             witness = Witness(level, options.durable, self._store.keys)
-        producer = Producer(self._store, options, self._producer_id, self._observe, witness)
+        traced = self._tracing is not None
+        producer = Producer(
+            self._store, options, self._producer_id, self._observe, witness, traced=traced
+        )
         await producer.open()
+        self._store.link.on_mended = partial(producer.tell, Reconnected("requests"))
         self._producer_id = producer.producer_id
         if level == options.durable.durability:
             self.live = producer
@@ -71,12 +81,39 @@ class Session:
         self, drafts: Sequence[Draft], created_ms: int, durability: Durability | None = None
     ) -> tuple[list[str], Order]:
         """Send a bulk once there is room for it; answers the ids, and what to wait for."""
-        producer = await self.producer(durability)
         try:
-            await producer.admit(sum([draft.due is None for draft in drafts]))
+            return await self._send(drafts, created_ms, durability)
         except QueueFullError as error:
             error.outcomes = [error] * len(drafts)
             raise
+
+    async def send_traced(
+        self,
+        drafts: Sequence[Draft],
+        created_ms: int,
+        durability: Durability | None = None,
+        operation: str = "add_bulk",
+    ) -> tuple[list[str], Order]:
+        """The same inside a span, which ends when all is answered; one job, or a bulk."""
+        assert self._tracing is not None
+        sending = self._tracing.sending(_batch(self._store.keys.queue, operation, drafts))
+        if sending.carrier:
+            drafts = [draft.carrying(sending.carrier) for draft in drafts]
+        send = self._send if operation == "add" else self.send
+        try:
+            ids, order = await send(drafts, created_ms, durability)
+            await order.future
+        except BaseException as error:
+            sending.failed(error)
+            raise
+        sending.sent(ids, len(order.duplicates), list(order.errors.values()))
+        return ids, order
+
+    async def _send(
+        self, drafts: Sequence[Draft], created_ms: int, durability: Durability | None
+    ) -> tuple[list[str], Order]:
+        producer = await self.producer(durability)
+        await producer.admit(sum([draft.due is None for draft in drafts]))
         return producer.send(drafts, created_ms)
 
     async def close(self) -> None:
@@ -95,6 +132,20 @@ class Session:
             self._opened = True
 
 
+def _batch(queue: str, operation: str, drafts: Sequence[Draft]) -> Batch:
+    first = drafts[0]
+    same = all(draft.name == first.name for draft in drafts)
+    own_id = first.own_id if len(drafts) == 1 else None
+    return Batch(
+        queue,
+        operation,
+        len(drafts),
+        decode_name(first.name) if same else "",
+        own_id.decode() if own_id is not None else "",
+        sum([len(draft.payload) for draft in drafts]),
+    )
+
+
 def raise_for(order: Order, accepted: Sequence[object]) -> None:
     """Raise if a bulk was not accepted whole, saying for each job what became of it."""
     if not order.errors:
@@ -108,4 +159,7 @@ def raise_for(order: Order, accepted: Sequence[object]) -> None:
                 f"the first: {errors[0]}",
                 outcomes,
             )
-    raise errors[0]
+    first = errors[0]
+    if isinstance(first, StoreError):
+        first.outcomes = outcomes
+    raise first

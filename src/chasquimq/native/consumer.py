@@ -10,6 +10,7 @@ from chasquimq.config import DialectName, refuse_unknown
 from chasquimq.handler import Route, Router, read_handler
 from chasquimq.health import Health
 from chasquimq.job import BackoffSpec, Envelope, NativeJob
+from chasquimq.trace import Tracing
 from chasquimq.worker import Worker
 
 Handler = Callable[[NativeJob], Awaitable[bytes | None] | bytes | None]
@@ -41,6 +42,7 @@ class Keywords(TypedDict, total=False):
     time_limit_ms: int | None
     on_error: Callable[..., Any] | None
     metrics: object | Sequence[object] | None
+    tracing: Tracing | None
     burst: bool
     max_jobs: int | None
     max_runtime_ms: int | None

@@ -24,9 +24,15 @@ from chasquimq.engine.graveyard import Graveyard
 from chasquimq.engine.producer import now_ms
 from chasquimq.engine.session import Session, raise_for
 from chasquimq.engine.timetable import Timetable, read_spec
+from chasquimq.engine.writer import LinkWriter
 from chasquimq.errors import ArgumentError, ChasquiError, ConfigError, ShutdownError
+from chasquimq.happening import Announce
 from chasquimq.job import Draft
+from chasquimq.observe.announce import announcer
+from chasquimq.observe.guard import guarded
+from chasquimq.observe.metrics import attached
 from chasquimq.store import Dialer, Store
+from chasquimq.trace import Tracing
 
 _OPTIONS = ("id", "name", "retry")
 _SPEC = (
@@ -59,6 +65,8 @@ class Producer:
         reconnect_max_attempts: int | None = None,
         credential_provider: CredentialProvider | None = None,
         dialect: DialectName | None = None,
+        metrics: object | Sequence[object] | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         # `pool_size` is taken for compatibility: one pipelined connection carries all adds.
         if pool_size is not None and pool_size < 1:
@@ -76,6 +84,8 @@ class Producer:
         )
         self._dialer = Dialer(read_url(redis_url, tls=tls), credential_provider, connect)
         self._forced = dialect
+        self._sinks = attached(metrics)
+        self._tracing = guarded(tracing)
         self._producer_id = str(uuid.uuid4())
         self._session: Session | None = None
         self._closed = False
@@ -250,16 +260,25 @@ class Producer:
         session, loop = self._session, asyncio.get_running_loop()
         if session is None or session.loop is not loop:
             store = Store(self._keys, self._dialer, self._forced)
-            session = self._session = Session(loop, store, self._options, self._producer_id)
+            observe = self._observe if self._sinks else None
+            session = self._session = Session(
+                loop, store, self._options, self._producer_id, observe, self._tracing
+            )
         return session
+
+    def _observe(self, writer: LinkWriter) -> Announce:
+        return announcer(self._sinks)
 
     async def _add(self, ready: Draft) -> str:
         session, created_ms = self._here(), now_ms()
-        producer = session.live or await session.producer()
-        if ready.due is None and not producer.has_room(1):
-            await producer.admit(1)
-        job_id, order = producer.send_one(ready, created_ms)
-        await order.future
+        if self._tracing is not None:
+            [job_id], order = await session.send_traced([ready], created_ms, None, "add")
+        else:
+            producer = session.live or await session.producer()
+            if ready.due is None and not producer.has_room(1):
+                await producer.admit(1)
+            job_id, order = producer.send_one(ready, created_ms)
+            await order.future
         if order.errors:
             raise order.errors[0]
         return job_id
@@ -277,7 +296,8 @@ class Producer:
         session = self._here()
         if not drafts:
             return []
-        ids, order = await session.send(drafts, now_ms())
+        send = session.send if self._tracing is None else session.send_traced
+        ids, order = await send(drafts, now_ms())
         await order.future
         raise_for(order, ids)
         return ids

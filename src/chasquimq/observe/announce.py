@@ -20,7 +20,7 @@ def announcer(sinks: Sequence[Announce], clock: Clock = time.monotonic) -> Annou
     """One function for many sinks. A sink that raises is logged, and the others still hear."""
     if not sinks:
         return _silence
-    heard = [(sink, _Complaint(clock)) for sink in sinks]
+    heard = [(sink, Complaint(clock)) for sink in sinks]
     only, only_complaint = heard[0]
 
     # Nothing is awaited in a sink, so a cancellation is its own, never that of a worker.
@@ -29,35 +29,36 @@ def announcer(sinks: Sequence[Announce], clock: Clock = time.monotonic) -> Annou
             try:
                 sink(happening)
             except (Exception, CancelledError) as error:
-                complaint.about(happening, error)
+                complaint.about(f"sink failed on {type(happening).__name__}", error)
 
     def announce_to_one(happening: Happening) -> None:
         try:
             only(happening)
         except (Exception, CancelledError) as error:
-            only_complaint.about(happening, error)
+            only_complaint.about(f"sink failed on {type(happening).__name__}", error)
 
     return announce_to_one if len(heard) == 1 else announce
 
 
-class _Complaint:
-    """Logs the first failure of a sink, and then one a minute: it may fail on every job."""
+class Complaint:
+    """Logs the first failure of a sink or a tracer, and then one a minute: it may fail on every
+    job."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._next_at = float("-inf")
         self._unsaid = 0
 
-    def about(self, happening: Happening, error: BaseException) -> None:
-        now, what = self._clock(), type(happening).__name__
+    def about(self, what: str, error: BaseException) -> None:
+        now = self._clock()
         if now < self._next_at:
             self._unsaid += 1
             return
         if self._unsaid:
-            more = "a sink failed on %s, and %d times more since the last report"
+            more = "a %s, and %d times more since the last report"
             log.error(more, what, self._unsaid, exc_info=error)
         else:
-            log.error("a sink failed on %s", what, exc_info=error)
+            log.error("a %s", what, exc_info=error)
         self._next_at, self._unsaid = now + QUIET_S, 0
 
 

@@ -118,6 +118,8 @@ def _other(what: Happening, now_ms: int) -> Row | None:
             )
         case Buried():
             kind, extras = "dlq", {"attempt": what.attempt, "reason": what.reason}
+        case Added(delayed=True):
+            return None  # the script that delayed it has told of it
         case Promoted() | Added() | Fired():
             kind = "waiting"
         case Drained():

@@ -28,8 +28,9 @@ class Dialect(Protocol):
 
     def idmp_max_size(self, options: StreamOptions) -> int: ...
 
-    def add_front(self, job_id: bytes, named: bool) -> bytes:
-        """A plain add's command up to `$` of the envelope's length."""
+    def add_front(self, job_id: bytes, extras: int) -> bytes:
+        """A plain add's command up to `$` of the envelope's length. It has so many fields (0 to 2)
+        beside the envelope."""
 
     def add_own(self, job_id: bytes, fields: Sequence[bytes], marker_s: int) -> bytes:
         """An add whose id the caller chose: a second one is a no-op."""

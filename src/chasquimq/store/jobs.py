@@ -117,12 +117,19 @@ class Jobs:
         """What time it is, by the server's clock."""
         return await self._link.clock_ms()
 
-    async def claim(self, idle_ms: int, count: int, not_after_ms: int = MAX_MS) -> list[Row]:
-        """Take over what other consumers have left lying; nothing, if it gets there too late.
+    async def claim(
+        self,
+        idle_ms: int,
+        count: int,
+        not_after_ms: int = MAX_MS,
+        unless: tuple[bytes, ...] = (),
+    ) -> list[Row]:
+        """Take over what other consumers have left lying; nothing, if it gets there too late, or
+        while the key `unless` is there.
 
         One script on all servers: `XREADGROUP ... CLAIM` knows no such limit."""
         args = (self.group, self.consumer, idle_ms, count, not_after_ms)
-        return list(await self._link.run("claim", (self._keys.stream,), args))
+        return list(await self._link.run("claim", (self._keys.stream, *unless), args))
 
     async def adopt(self, count: int) -> list[Row]:
         """What is pending under our name; for after a read whose reply was lost."""
@@ -137,13 +144,18 @@ class Jobs:
                 return bytes(facts[b"last-delivered-id"])
         return b"0-0"
 
-    async def take_back(self, after: bytes, until: bytes) -> Row | None:
+    async def take_back(
+        self, after: bytes, until: bytes, unless: tuple[bytes, ...] = ()
+    ) -> Row | None:
         """One entry that an earlier run under our name left, behind `after` and up to `until`;
-        it counts as a run."""
-        keys = (self._keys.stream,)
+        it counts as a run. An empty row: the key `unless` is there, and nothing was taken."""
+        keys = (self._keys.stream, *unless)
         while True:
             args = (self.group, self.consumer, after, until)
-            row = list(await self._link.run("take_back", keys, args))
+            reply = await self._link.run("take_back", keys, args)
+            if reply == -1:
+                return []
+            row = list(reply)
             if len(row) != 1:
                 return row or None
             after = row[0]
@@ -234,7 +246,8 @@ def _charged(fields: Sequence[bytes], deliveries: int) -> Sequence[bytes]:
     except WireError:
         return fields
     envelope.attempt = max(envelope.attempt, deliveries)
-    return wire.join_entry(wire.pack_envelope(envelope), name, wire.unique_hint(fields))
+    hint, carrier = wire.unique_hint(fields), wire.carrier_of(fields)
+    return wire.join_entry(wire.pack_envelope(envelope), name, hint, carrier)
 
 
 async def open_stream(

@@ -25,16 +25,15 @@ class Native:
         words = 6 + len(self._trim)
         front = b"$4\r\nXADD\r\n%b$4\r\nIDMP\r\n%b$26\r\n"
         front %= (bulk(keys.stream), bulk(producer_id))
-        self._unnamed = b"*%d\r\n%b" % (words + 2, front)
-        self._named = b"*%d\r\n%b" % (words + 4, front)
+        self._fronts = [b"*%d\r\n%b" % (words + size, front) for size in (2, 4, 6)]
         self._after_id = b"\r\n%b$1\r\n*\r\n$1\r\nd\r\n$" % trimmed
         self._ack = b"$7\r\nXACKDEL\r\n%b%b$3\r\nIDS\r\n" % (bulk(keys.stream), bulk(group))
 
     def idmp_max_size(self, options: StreamOptions) -> int:
         return options.idmp_max_size
 
-    def add_front(self, job_id: bytes, named: bool) -> bytes:
-        return b"%b%b%b" % (self._named if named else self._unnamed, job_id, self._after_id)
+    def add_front(self, job_id: bytes, extras: int) -> bytes:
+        return b"%b%b%b" % (self._fronts[extras], job_id, self._after_id)
 
     def add_own(self, job_id: bytes, fields: Sequence[bytes], marker_s: int) -> bytes:
         who = (b"IDMP", self._own_producer_id, job_id)

@@ -22,16 +22,15 @@ class Portable:
         trimming = (b"MAXLEN", b"~", b"%d" % trim) if trim else ()
         front = b"$4\r\nXADD\r\n%b%b$1\r\n*\r\n$1\r\nd\r\n$"
         front %= (bulk(keys.stream), bulks(trimming))
-        self._unnamed = b"*%d\r\n%b" % (5 + len(trimming), front)
-        self._named = b"*%d\r\n%b" % (7 + len(trimming), front)
+        self._fronts = [b"*%d\r\n%b" % (size + len(trimming), front) for size in (5, 7, 9)]
         sha = bulk(lua.SHA["ack"])
         self._ack = b"$7\r\nEVALSHA\r\n%b$1\r\n1\r\n%b%b" % (sha, bulk(keys.stream), bulk(group))
 
     def idmp_max_size(self, options: StreamOptions) -> int:
         return 0
 
-    def add_front(self, job_id: bytes, named: bool) -> bytes:
-        return self._named if named else self._unnamed
+    def add_front(self, job_id: bytes, extras: int) -> bytes:
+        return self._fronts[extras]
 
     def add_own(self, job_id: bytes, fields: Sequence[bytes], marker_s: int) -> bytes:
         marker = self._keys.idmp(self._producer_id.decode(), job_id.decode())

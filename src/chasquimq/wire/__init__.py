@@ -10,6 +10,7 @@ from __future__ import annotations
 from chasquimq.wire.dead import dead_job_id, pack_dead, unpack_dead
 from chasquimq.wire.delayed import before_id, join_member, split_member
 from chasquimq.wire.entry import (
+    carrier_of,
     check_job_id,
     check_name,
     decode_name,
@@ -53,6 +54,7 @@ __all__ = [
     "Mint",
     "before_id",
     "bin_header",
+    "carrier_of",
     "check_job_id",
     "check_name",
     "check_queue_name",

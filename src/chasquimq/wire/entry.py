@@ -3,6 +3,7 @@
     d <envelope>  n <name>      the usual shape
     d <envelope>                a job without a name
     d <envelope>  n <name>  u <limit s>     its id is unique until it is done
+    d <envelope>  n <name>  t <carrier>     what a tracer sends along; both, u comes first
 
 Read by field name: the first `d` and the first `n` win, in any order, other fields are
 ignored. A name that is no UTF-8 counts as none; the job still runs. The checks at the end are
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from chasquimq.errors import ConfigError, NameTooLongError
+from chasquimq.trace import MAX_CARRIER_BYTES
 
 MAX_NAME_BYTES = 256
 MAX_JOB_ID_BYTES = 1024
@@ -25,10 +27,18 @@ _NO_ARRAY = "fields not an array"
 _NO_BODY = "missing or non-bytes payload field"
 
 
-def join_entry(envelope: bytes, name: bytes, unique: bytes = b"") -> list[bytes]:
-    if unique:  # always six, so that a reader need not look at shorter ones
-        return [b"d", envelope, b"n", name, b"u", unique]
-    return [b"d", envelope, b"n", name] if name else [b"d", envelope]
+def join_entry(
+    envelope: bytes, name: bytes, unique: bytes = b"", carrier: bytes = b""
+) -> list[bytes]:
+    fields = [b"d", envelope]
+    # Always six or more with an extra, so that a reader need not look at shorter ones.
+    if name or unique or carrier:
+        fields += (b"n", name)
+    if unique:
+        fields += (b"u", unique)
+    if carrier:
+        fields += (b"t", carrier)
+    return fields
 
 
 def unique_hint(fields: Any) -> bytes:
@@ -36,6 +46,14 @@ def unique_hint(fields: Any) -> bytes:
     limit = dict(pairs(fields)).get(b"u")
     if type(limit) is bytes and limit.isdigit() and len(limit) < 12 and int(limit) > 0:
         return limit
+    return b""
+
+
+def carrier_of(fields: Any) -> bytes:
+    """What a tracer sent along, as it stands there; b"" for nothing, and for what is too long."""
+    carrier = dict(pairs(fields)).get(b"t")
+    if type(carrier) is bytes and len(carrier) <= MAX_CARRIER_BYTES:
+        return carrier
     return b""
 
 
