@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from chasquimq.health import Health
+
 
 class Started(msgspec.Struct, frozen=True, gc=False):
     job_id: str
@@ -85,10 +87,11 @@ class Drained(msgspec.Struct, frozen=True, gc=False):
 
 
 class Added(msgspec.Struct, frozen=True, gc=False):
-    """A producer's job came in, to run at once."""
+    """A producer's job came in, to run at once unless it is delayed."""
 
     job_id: str
     name: str
+    delayed: bool = False
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -148,6 +151,17 @@ class Reconnected(msgspec.Struct, frozen=True, gc=False):
     connection: str
 
 
+class GroupRecreated(msgspec.Struct, frozen=True, gc=False):
+    """The stream or its group was gone, and a reader has made it again."""
+
+
+class Pulsed(msgspec.Struct, frozen=True):
+    """How a worker is: told each second, and once more when it has ended."""
+
+    worker: str
+    health: Health
+
+
 Happening = (
     Started
     | Completed
@@ -170,5 +184,7 @@ Happening = (
     | EventsDropped
     | CameTooLate
     | Reconnected
+    | GroupRecreated
+    | Pulsed
 )
 Announce = Callable[[Happening], None]

@@ -1,7 +1,7 @@
 """How a worker is, as a value: what lives, what answers, since when. Pure.
 
-A worker is healthy while every part of it lives and Redis answers. A busy one that does not
-read, because it has its hands full, is healthy too.
+A worker is healthy while every part of it lives, Redis answers, it reads and its event loop is
+not blocked. A busy one that does not read, because it has its hands full, is healthy too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 State = Literal["new", "starting", "running", "stopping", "stopped", "failed"]
 
 PATIENCE_S = 3.0  # an answer that is later than it should be by so much is a problem
+PULSE_S = 1.0  # between two times that a worker tells its metrics sinks how it is
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -42,16 +43,20 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     tasks: Mapping[str, str] = {}  # name -> "running", "ended", "failed: ..."
     connections: Mapping[str, Connection] = {}
     last_read_s: float | None = None  # since a read was last answered; None: never
+    reading_s: float | None = None  # since it began to ask for jobs; None: it does not want any
+    reading_limit_s: float = 0.0  # by when an answer must have come
     renewal_gap_s: float | None = None  # since our leases were last renewed
     lease_s: float = 0.0
     leads: bool = False  # this worker promotes delayed jobs for the queue
     schedules: bool = False  # this worker fires specs for the queue
+    paused: bool = False  # the queue is paused: it starts nothing new
     running: int = 0  # handlers
     queued: int = 0  # read ahead, not started
     held: int = 0  # all that is pending under our name, as far as we know
     threads_busy: int = 0  # plain functions, also those that were given up and still run
     threads_stuck: int = 0  # the latter
     threads_limit: int = 0
+    loop_lag_s: float = 0.0  # for how long the event loop was blocked lately, at the worst
     counters: Counters = Counters()
 
     @property
@@ -80,6 +85,13 @@ def _problems(health: Health) -> tuple[str, ...]:
             problems.append(f"the connection of {name} is down")
         elif connection.silent_s > PATIENCE_S:
             problems.append(f"Redis has not answered {name} for {connection.silent_s:.1f} s")
+    reading_s = None if health.paused else health.reading_s
+    if reading_s is not None and reading_s > health.reading_limit_s:
+        problems.append(f"the reader has got no answer for {reading_s:.1f} s, though it has room")
+    if health.loop_lag_s > PATIENCE_S:
+        problems.append(
+            f"the event loop was blocked for {health.loop_lag_s:.1f} s: is a handler blocking it?"
+        )
     if health.threads_stuck and health.threads_stuck >= health.threads_limit:
         problems.append(
             f"all {health.threads_limit} threads are kept by functions that were given up and "

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
+# What stands between a colon and the last @ of a URL, and what a parameter calls a secret. It
+# may take away too much; too little would be worse.
+_IN_URL = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s]*@", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(\b(?:password|passwd|pwd|secret|api_?key|access_?token|auth_?token)\b[\"']?\s*[=:]\s*)"
+    r"(\"[^\"]*\"|'[^']*'|[^\s,;&\"')}\]]+)",
+    re.IGNORECASE,
+)
+HIDDEN = "***"
+
 
 def shown(text: str, widest: int | None = None) -> str:
     """One line without control characters (they are escaped), not longer than `widest`."""
     if not text.isprintable():
         text = "".join(one if one.isprintable() else _escaped(one) for one in text)
     return text if widest is None or len(text) <= widest else text[: widest - 1] + "…"
+
+
+def discreet(text: str) -> str:
+    """The same text without the passwords in its URLs, and without what it calls a secret."""
+    if "://" in text:
+        text = _IN_URL.sub(rf"\1:{HIDDEN}@", text)
+    return _NAMED.sub(rf"\1{HIDDEN}", text)
 
 
 def _escaped(character: str) -> str:

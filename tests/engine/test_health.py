@@ -29,7 +29,11 @@ async def test_a_working_worker_is_healthy_and_says_of_what_it_consists(desk: De
         health = worker.health()
         assert (health.healthy, health.state, health.problems) == (True, "running", ())
         assert health.tasks == dict.fromkeys(
-            ("pool", "reader", "claimer", "promoter", "janitor", "scheduler", "lease"), "running"
+            (
+                *("pool", "reader", "brake", "claimer", "promoter", "janitor", "scheduler"),
+                *("pulse", "lease"),
+            ),
+            "running",
         )
         assert set(health.connections) == {"requests", "reader", "settler", "lease"}
         assert all(connection.up for connection in health.connections.values())
@@ -213,5 +217,15 @@ def test_what_counts_as_a_problem() -> None:
         "Redis has not answered x for 3.1 s",
     )
     assert problems(renewal_gap_s=30.5) == ("leases were last renewed 30.5 s ago, and last 30 s",)
+    assert problems(reading_s=None, reading_limit_s=15.0) == ()
+    assert problems(reading_s=14.9, reading_limit_s=15.0) == ()
+    assert problems(reading_s=15.1, reading_limit_s=15.0) == (
+        "the reader has got no answer for 15.1 s, though it has room",
+    )
+    assert problems(reading_s=15.1, reading_limit_s=15.0, paused=True) == ()
+    assert problems(loop_lag_s=2.9) == ()
+    assert problems(loop_lag_s=4.2) == (
+        "the event loop was blocked for 4.2 s: is a handler blocking it?",
+    )
     assert problems(state="stopping", tasks={"reader": "ended"}) == ()
     assert problems(state="stopped", tasks={"reader": "ended"}) == ()

@@ -13,12 +13,14 @@ import pytest
 from chasquimq import happening as it
 from chasquimq.errors import ConfigError
 from chasquimq.happening import Happening
+from chasquimq.health import Health
 from chasquimq.job import Reason
 from chasquimq.observe.announce import announcer
 from chasquimq.observe.memory import Call, InMemorySink
 from chasquimq.observe.metrics import (
     OTHER,
     DlqRouted,
+    JobAdded,
     JobOutcome,
     LockOutcome,
     MetricsSink,
@@ -52,13 +54,15 @@ TOLD: list[tuple[Happening, str, Any]] = [  # what happened, the callback, what 
     (it.EventsDropped(6), "events_dropped", 6),
     (it.CameTooLate(7), "came_too_late", 7),
     (it.Reconnected("reader"), "reconnected", "reader"),
+    (it.Added("id", "n", True), "job_added", JobAdded("n", True)),
     (it.Refused(8), "refused", 8),
+    (it.GroupRecreated(), "group_recreated", None),
 ]
+PULSE = it.Pulsed("c-1", Health(state="running", running=2))  # comes with time: in no list of calls
 UNTOLD: list[Happening] = [  # of interest to the events stream only
     it.Started("id", "n", 1, 0),
     it.Promoted("id", "n"),
     it.Drained(),
-    it.Added("id", "n"),
 ]
 
 
@@ -92,8 +96,27 @@ def test_other_happenings_are_passed_over(happening: Happening) -> None:
 
 def test_the_tables_are_complete() -> None:
     kinds = set(typing.get_args(it.Happening))
-    assert {type(row[0]) for row in TOLD} | {type(what) for what in UNTOLD} == kinds
-    assert {row[1] for row in TOLD} == set(CALLBACKS)
+    assert {type(what) for what in [*(row[0] for row in TOLD), *UNTOLD, PULSE]} == kinds
+    assert {row[1] for row in TOLD} | {"pulse"} == set(CALLBACKS)
+
+
+def test_a_pulse_says_which_worker_is_how() -> None:
+    class Doctor(MetricsSink):
+        def pulse(self, worker: str, health: Health) -> None:
+            seen.append((worker, health))
+
+    seen: list[tuple[str, Health]] = []
+    sink = InMemorySink()
+    announcer([listening(Doctor()), listening(sink)])(PULSE)
+    assert seen == [("c-1", PULSE.health)]
+    assert (sink.calls, sink.healths) == ([], {"c-1": PULSE.health})
+
+
+def test_a_memory_of_pulses_is_bounded() -> None:
+    sink = InMemorySink(limit=2)
+    for number in range(4):
+        sink.pulse(f"c-{number}", Health())
+    assert list(sink.healths) == ["c-2", "c-3"]
 
 
 def test_the_base_hears_everything_and_does_nothing() -> None:
@@ -111,7 +134,7 @@ def test_reasons_are_plain_words() -> None:
 @pytest.mark.parametrize(
     "value",
     [PromoterTick, LockOutcome, ReaderBatch, JobOutcome, RetryScheduled, DlqRouted, SchedulerTick,
-     SpecFired],
+     SpecFired, JobAdded],
 )  # fmt: skip
 def test_the_reference_page_names_every_field(value: Any) -> None:
     section = PAGE.partition(f"\n## {value.__name__}\n")[2].partition("\n## ")[0]

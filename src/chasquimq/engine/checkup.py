@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from chasquimq.health import Connection, Counters, Health, examined
+from chasquimq.health import PATIENCE_S, Connection, Counters, Health, examined
 from chasquimq.store import Link
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ def checkup(consumer: Consumer) -> Health:
     now = asyncio.get_running_loop().time()
     tasks = {name: _state(task) for name, task in consumer.tasks.items()}
     tasks["lease"] = "running" if lease.alive else "ended"
-    blocks_s = {"reader": options.read.block_ms / 1000}
+    block_s = options.read.block_ms / 1000
+    blocks_s = {"reader": block_s}
     return examined(
         Health(
             state=consumer.state,
@@ -35,16 +36,20 @@ def checkup(consumer: Consumer) -> Health:
                 if link is not None
             },
             last_read_s=None if reader.last_read_at is None else now - reader.last_read_at,
+            reading_s=None if reader.asking_since is None else now - reader.asking_since,
+            reading_limit_s=max(3 * block_s, block_s + PATIENCE_S),
             renewal_gap_s=lease.gap(),
             lease_s=options.read.claim_idle_ms / 1000,
             leads=consumer.promoter.leads,
             schedules=consumer.scheduler.leads,
+            paused=reader.brake.paused,
             running=len(consumer.pool.running),
             queued=len(consumer.holdings.queue),
             held=len(consumer.holdings.ids),
             threads_busy=consumer.pool.threads.busy,
             threads_stuck=consumer.pool.threads.stuck,
             threads_limit=consumer.pool.threads.limit,
+            loop_lag_s=consumer.pulse.lag_s(),
             counters=Counters(
                 read=reader.taken,
                 came_too_late=settler.stale,

@@ -22,8 +22,9 @@ from chasquimq.engine.holdings import Holdings
 from chasquimq.engine.janitor import Janitor
 from chasquimq.engine.lease import Lease
 from chasquimq.engine.outcome import Outcomes, Wrap
-from chasquimq.engine.pool import Pool, Unwrap
+from chasquimq.engine.pool import Pool, Tracer, Unwrap
 from chasquimq.engine.promoter import Promoter
+from chasquimq.engine.pulse import Pulse
 from chasquimq.engine.reader import Reader
 from chasquimq.engine.scheduler import Scheduler
 from chasquimq.engine.settler import Settler
@@ -33,6 +34,7 @@ from chasquimq.handler import OnError, Router
 from chasquimq.happening import Announce, GivenBack, LeasesLost, Reconnected
 from chasquimq.health import Health, State
 from chasquimq.store import Jobs, Link, Row, Store, build
+from chasquimq.trace import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +59,7 @@ class Consumer:
         *,
         stable: bool = False,
         on_error: OnError | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         dialect = build(store.dialect_name, store.keys, group=options.group)
         self.state: State = "starting"
@@ -86,7 +89,15 @@ class Consumer:
         )
         outcomes = Outcomes(self.settler, self._jobs, announce, wrap, options)
         self.pool = Pool(
-            router, unwrap, self.holdings, self.settler, outcomes, announce, options, on_error
+            router,
+            unwrap,
+            self.holdings,
+            self.settler,
+            outcomes,
+            announce,
+            options,
+            on_error,
+            Tracer(tracing, store.keys.queue, options.group) if tracing is not None else None,
         )
         self._ear = Ear(store)
         self.promoter = Promoter(store, consumer_id, announce, options.promote, self._ear)
@@ -94,6 +105,7 @@ class Consumer:
         lease_ms = options.read.claim_idle_ms
         self.lease = Lease(store, self._jobs, lease_ms, self._held, self._lost)
         self.settler.fresh = self.lease.fresh
+        self.pulse = Pulse(consumer_id, announce, self.health)
         self._janitor = Janitor(
             self._jobs, announce, options.janitor, lease_ms, lambda: self.promoter.leads
         )
@@ -118,13 +130,14 @@ class Consumer:
         """Run until `stop`, or a limit, then until everything held is settled or given back."""
         try:
             await self._run()
-        except BaseException:
+            if self._failure is not None:
+                raise self._failure
+        except BaseException as error:
             self.state = "failed"
+            self.pulse.end(Health(state="failed", problems=(str(error) or type(error).__name__,)))
             raise
-        if self._failure is not None:
-            self.state = "failed"
-            raise self._failure
         self.state = "stopped"
+        self.pulse.end(Health(state="stopped"))
 
     async def _run(self) -> None:
         await self._jobs.join(self.options.stream)
@@ -141,13 +154,14 @@ class Consumer:
             with unwrapped():
                 async with asyncio.TaskGroup() as beside:
                     await self._begin_leading(beside, open_things)
+                    self._begin(beside, "pulse", self.pulse.run())
                     try:
                         await self._work(own_until)
                     finally:
                         self.state = "stopping"
                         await self._farewell()
-                        for leader in (self._janitor, self.promoter, self.scheduler):
-                            leader.stop()
+                        for beat in (self._janitor, self.promoter, self.scheduler, self.pulse):
+                            beat.stop()
 
     async def _begin_leading(self, beside: asyncio.TaskGroup, open_things: AsyncExitStack) -> None:
         promotes, schedules = self.options.promote.enabled, self.options.schedule.enabled
@@ -163,10 +177,12 @@ class Consumer:
     async def _work(self, own_until: bytes | None) -> None:
         reader, drain_s = self.reader, self.options.drain_ms / 1000
         limit_ms = self.options.until.max_runtime_ms
+        await reader.brake.look()
         try:
             async with asyncio.timeout(None) as drain, asyncio.TaskGroup() as inside:
                 self._begin(inside, "pool", self.pool.run())
                 self._begin(inside, "reader", self._read())
+                self._begin(inside, "brake", reader.brake.run())
                 self._begin(inside, "claimer", reader.recover(self.lease.steady, own_until))
                 self.state = "running"
                 with suppress(TimeoutError):

@@ -9,7 +9,8 @@
    ahead and cannot be started is given back;
 3. `take_back`: what an earlier run under our own, lasting name left, without that wait;
 4. a lost stream or group is created again; after a lost reply, what it had brought is listed
-   and taken up, because nobody else will.
+   and taken up, because nobody else will;
+5. while the queue is paused nothing of this happens, and what came is given back: `brake` knows.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 from chasquimq.config import ReadOptions, StreamOptions, UntilOptions
+from chasquimq.engine.brake import Brake
 from chasquimq.engine.holdings import Holdings
 from chasquimq.errors import QueueFullError, StoreError, StoreUnavailableError
 from chasquimq.flow.pause import pause
-from chasquimq.happening import Announce, Drained, GivenBack, Read
+from chasquimq.happening import Announce, Drained, GivenBack, GroupRecreated, Read
 from chasquimq.store import Jobs, Row, Store
 from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.jobs import place
@@ -52,7 +54,10 @@ class Reader:
         self.taken = 0  # deliveries, without those given back unstarted
         self.given_back = 0
         self.last_read_at: float | None = None
+        self.asking_since: float | None = None  # for new entries, and no answer has come
         self.groups_recreated = 0
+        self.brake = Brake(store.hold, holdings, self._return, self._unblock)
+        self._hold = store.hold
         self._jobs = jobs
         self._holdings = holdings
         self._announce = announce
@@ -83,15 +88,24 @@ class Reader:
     async def stop(self) -> None:
         """End the blocked read. It answers all the same, so nothing it just got is lost."""
         self._stop.set()
+        self.brake.stop()
         self._holdings.feed()
-        while self._blocked and self._client_id:
-            try:
-                await self._jobs.unblock(self._client_id)
-            except StoreError as error:
-                # Not allowed, or Redis is away: the block ends by itself.
-                log.info("cannot end the blocked read early: %s", error)
+        while self._blocked:
+            if not await self._unblock():
                 return
             await asyncio.sleep(0.01)
+
+    async def _unblock(self) -> bool:
+        """Have the blocked read end, if there is one; says whether that could be done."""
+        if not self._blocked or not self._client_id:
+            return False
+        try:
+            await self._jobs.unblock(self._client_id)
+        except StoreError as error:
+            # Not allowed, or Redis is away: the block ends by itself.
+            log.info("cannot end the blocked read early: %s", error)
+            return False
+        return True
 
     # -- new entries -----------------------------------------------------------------------------
 
@@ -99,21 +113,31 @@ class Reader:
         """Read until told to stop, or until the limits say so; then until nothing is held.
         `more` is asked when a worker that stops on an empty queue has found it empty."""
         had_some = False
-        while not self._stop.is_set() and self._left():
-            room = await self._holdings.wait_for_room(self._options.batch)
-            if self._stop.is_set() or not room:
+        while not self._stop.is_set() and (self._left() or self._busy()):
+            if not self._left():
+                await pause(self._stop, LOOK_S)  # what is held may yet be given back
                 continue
+            if self.brake.paused:
+                if not await self._wait_out():
+                    return
+                continue
+            room = await self._holdings.wait_for_room(self._options.batch)
+            if self._stop.is_set() or self.brake.paused or not room:
+                continue
+            self.asking_since = self.asking_since or self._loop.time()
             try:
                 async with self._turn:
                     rows = await self._read(min(room, self._left()))
-                    self._take(rows)
+                    kept = await self._take(rows)
             except StoreUnavailableError as error:
                 log.warning("reading failed, trying again: %s", error)
                 await self._rejoin()
+                self.asking_since = None
                 continue
-            self.last_read_at = self._loop.time()
             if rows:
                 self._announce(Read(len(rows)))
+            elif not kept:
+                continue
             elif had_some:
                 self._announce(Drained())
             elif self._until.empty and not self._busy() and not await more():
@@ -130,26 +154,49 @@ class Reader:
     def _busy(self) -> bool:
         return bool(self._holdings.ids) or self._taking_back
 
-    def _take(self, rows: list[Row]) -> None:
+    async def _take(self, rows: list[Row]) -> bool:
+        """Queue what was read; in a pause give it back, and answer False."""
+        self.taken += len(rows)
+        if self.brake.paused:
+            await self.brake.turn_away(rows)
+            return False
         if rows:
             self._holdings.take(rows)
-            self.taken += len(rows)
+        return True
+
+    async def _wait_out(self) -> bool:
+        """Wait while the queue is paused. A worker that stops on an empty queue does not wait for
+        others to resume it: False, once what it runs has ended."""
+        if not self._until.empty:
+            await self.brake.over()
+        elif self._holdings.ids:
+            await pause(self._stop, LOOK_S)
+        else:
+            log.warning("the queue is paused: this burst ends, and leaves what waits there")
+            return False
+        self.last_read_at = self.brake.looked_at or self.last_read_at
+        return True
 
     async def _read(self, count: int) -> list[Row]:
         pipe = self.link.pipe
         if not count:
+            self.asking_since = None
             return []  # a claim brought the last one while we waited for our turn
         if pipe is None:
             raise StoreUnavailableError("the reading connection is down")
         self._blocked = True
         try:
-            reply = (await pipe.ask(self._jobs.read(count, self._block_ms)))[0]
+            # Answered right behind the read, whenever that is: what came after a pause is known.
+            data = self._jobs.read(count, self._block_ms) + self._hold.question
+            reply, paused = await pipe.ask(data, 2)
         except ConnectionError as error:
             raise StoreUnavailableError(str(error)) from None
         finally:
             self._blocked = False
         if isinstance(reply, Exception):
             return await self._repair(reply)
+        self.last_read_at, self.asking_since = self._loop.time(), None
+        self.brake.hear(self._hold.heard(paused))
         return list(reply[0][1]) if reply else []
 
     async def _repair(self, reply: Exception) -> list[Row]:
@@ -161,6 +208,7 @@ class Reader:
             try:
                 await self._jobs.join(self._stream, again=True)
                 self.groups_recreated += 1
+                self._announce(GroupRecreated())
                 return []
             except (StoreUnavailableError, QueueFullError) as error:
                 log.warning("cannot create the group yet: %s", error)
@@ -174,13 +222,15 @@ class Reader:
                 await self.link.up()
                 await self._jobs.join(self._stream, again=True)  # it may have come back empty
                 missing = await self._missing()
+                # It may have been read in a pause, and who knows is lost with the reply.
+                self.brake.hear(await self._hold.look())
             except StoreError as error:
                 log.warning("cannot look for lost replies yet: %s", error)
                 await pause(self._stop, AGAIN_S)
                 continue
             if missing:
                 log.info("took up %d deliveries whose reply was lost", len(missing))
-                self._take(missing)
+                await self._take(missing)
             return
 
     async def _missing(self) -> list[Row]:
@@ -202,16 +252,24 @@ class Reader:
         after, self._own_until, self._taking_back = b"-", until, True
         try:
             while not self._stop.is_set() and self._left():
+                if self.brake.paused:
+                    await self.brake.over()
+                    continue
                 try:
                     async with self._turn:
-                        row = await self._jobs.take_back(after, until) if self._left() else None
-                        self.taken += row is not None
+                        row = None
+                        if self._left():
+                            row = await self._jobs.take_back(after, until, self._hold.keys)
+                        self.taken += bool(row)
                 except StoreError as error:
                     log.warning("cannot take back what we left: %s", error)
                     await pause(self._stop, AGAIN_S)
                     continue
                 if row is None:
                     break
+                if not row:
+                    self.brake.hear(True)
+                    continue
                 after = row[0]
                 self._announce(Read(1, 1))
                 await self._see_through(row)
@@ -224,7 +282,8 @@ class Reader:
         if own_until is not None:
             await self.take_back(own_until)
         while not self._stop.is_set():
-            if steady() and self._holdings.has_place() and await self._claim(steady):
+            able = not self.brake.paused and steady() and self._holdings.has_place()
+            if able and await self._claim(steady):
                 continue
             await pause(self._stop, self._every_s)
             await self._share()
@@ -232,20 +291,21 @@ class Reader:
     async def _share(self) -> None:
         """Give back what is queued here while all our slots are busy with long jobs."""
         rows = self._holdings.surrender()
-        if rows:
-            await self._return(rows)
+        if rows and not await self._return(rows):
+            self._holdings.queue.extend(rows)
 
-    async def _return(self, rows: list[Row]) -> None:
+    async def _return(self, rows: list[Row]) -> bool:
+        """Give back; False if that cannot be done now, and they are still held."""
         try:
             await self._jobs.give_back(rows)
         except StoreError as error:
             log.warning("cannot give back %d jobs: %s", len(rows), error)
-            self._holdings.queue.extend(rows)
-            return
+            return False
         self._holdings.release([row[0] for row in rows])
         self.taken -= len(rows)
         self.given_back += len(rows)
         self._announce(GivenBack(len(rows)))
+        return True
 
     async def _claim(self, steady: Callable[[], bool]) -> bool:
         """Claim one suspect and see it through; False when there was none."""
@@ -271,7 +331,8 @@ class Reader:
         while not cleared.done():
             await asyncio.wait([cleared], timeout=self._every_s)
             if not cleared.done() and self._holdings.withdraw(row):
-                await self._return([row])
+                if not await self._return([row]):
+                    self._holdings.queue.append(row)
                 return False
             if not cleared.done():
                 await self._share()
@@ -282,7 +343,7 @@ class Reader:
         # living workers could not renew. So it carries a time after which it takes nothing.
         idle_ms = self._options.claim_idle_ms
         soon_ms = await self._jobs.clock_ms() + idle_ms // 3
-        return await self._jobs.claim(idle_ms, 1, soon_ms) if steady() else []
+        return await self._jobs.claim(idle_ms, 1, soon_ms, self._hold.keys) if steady() else []
 
 
 def _block_ms(options: ReadOptions, until: UntilOptions) -> int:

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from chasquimq.errors import ConfigError
+from chasquimq.health import Health
 from chasquimq.observe.metrics import (
     OTHER,
     DlqRouted,
+    JobAdded,
     JobOutcome,
     LockOutcome,
     MetricsSink,
@@ -74,7 +76,9 @@ class WorkerRollup(NamedTuple):
     events_dropped: int = 0
     came_too_late: int = 0
     reconnects: int = 0
+    added: int = 0
     refused: int = 0
+    groups_recreated: int = 0
 
 
 class Rollup(NamedTuple):
@@ -100,6 +104,7 @@ class InMemorySink(MetricsSink):
     def clear(self) -> None:
         """Forget everything."""
         self.dropped = 0
+        self.healths: dict[str, Health] = {}  # by worker, as it last said
         self._calls: deque[Call] = deque(maxlen=self._limit)
         self._labels = Names()
         self._totals = _Tally()
@@ -193,8 +198,22 @@ class InMemorySink(MetricsSink):
         self._keep("reconnected", connection)
         self._worker["reconnects"] += 1
 
+    def job_added(self, added: JobAdded) -> None:
+        self._keep("job_added", added)
+        self._worker["added"] += 1
+
     def refused(self, count: int) -> None:
         self._count("refused", count)
+
+    def group_recreated(self) -> None:
+        self._keep("group_recreated", None)
+        self._worker["groups_recreated"] += 1
+
+    def pulse(self, worker: str, health: Health) -> None:
+        """Not among the calls: it comes with time, not because something happened."""
+        self.healths[worker] = health
+        if len(self.healths) > self._limit:
+            del self.healths[next(iter(self.healths))]
 
     # -- inside --------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from chasquimq.store.dial import Dialer
 from chasquimq.store.dialect import Dialect, build, choose
 from chasquimq.store.durability import Witness
 from chasquimq.store.events import Event, Events
+from chasquimq.store.hold import Hold
 from chasquimq.store.inspect import Inspect
 from chasquimq.store.jobs import Holder, Jobs, Memory, Row, open_stream
 from chasquimq.store.link import Link, Prepare
@@ -24,6 +25,7 @@ __all__ = [
     "Dialer",
     "Event",
     "Events",
+    "Hold",
     "Holder",
     "Jobs",
     "Link",
@@ -53,6 +55,7 @@ class Store:
         self.events = Events(keys, self.link)
         self.results = Results(keys, self.link)
         self.specs = Specs(keys, self.link)
+        self.hold = Hold(keys, self.link)
         self.inspect = Inspect(keys, self.link)
         self.dialect_name: DialectName = "native"
         self._forced = forced
