@@ -19,6 +19,7 @@ from chasquimq.errors import ArgumentError, ConfigError
 P = ParamSpec("P")
 R = TypeVar("R")
 Kind = TypeVar("Kind")
+Changed = TypeVar("Changed", bound="Options")
 
 OnFull = Literal["raise", "wait", "trim"]
 DialectName = Literal["native", "portable"]
@@ -297,6 +298,12 @@ class WorkerOptions(Options, frozen=True):
 def given(kind: type[Kind], **options: Any) -> Kind:
     """Build an option struct from what was given; None leaves its default."""
     return kind(**{name: value for name, value in options.items() if value is not None})
+
+
+def changed(options: Changed, **given: Any) -> Changed:
+    """The same options with what was given; None leaves one as it is."""
+    news = {name: value for name, value in given.items() if value is not None}
+    return msgspec.structs.replace(options, **news)
 
 
 def refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> None:

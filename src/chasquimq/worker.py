@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from chasquimq import wire
-from chasquimq.address import DEFAULT_URL, CredentialProvider, read_url
+from chasquimq.address import DEFAULT_URL, Address, CredentialProvider, read_url
 from chasquimq.config import (
     ConnectOptions,
     DeadOptions,
@@ -24,6 +24,7 @@ from chasquimq.config import (
     SettleOptions,
     UntilOptions,
     WorkerOptions,
+    changed,
     given,
     suggesting,
 )
@@ -37,9 +38,11 @@ from chasquimq.happening import Announce
 from chasquimq.health import Health
 from chasquimq.job import BackoffSpec, Envelope, Job
 from chasquimq.observe.announce import announcer
+from chasquimq.observe.guard import guarded
 from chasquimq.observe.metrics import attached
 from chasquimq.observe.stream import EventStream
 from chasquimq.store import Dialer, Store
+from chasquimq.trace import Tracing
 
 Handlers = Handler | Mapping[str, Handler | Route] | Router
 
@@ -81,6 +84,7 @@ class Worker:
         time_limit_ms: int | None = None,
         on_error: OnError | None = None,
         metrics: object | Sequence[object] | None = None,
+        tracing: Tracing | None = None,
         burst: bool = False,
         max_jobs: int | None = None,
         max_runtime_ms: int | None = None,
@@ -100,6 +104,7 @@ class Worker:
         self._wrap: Wrap = wire.encode
         self._on_error = on_error
         self._sinks = attached(metrics)
+        self._tracing = guarded(tracing)
         self._forced = dialect
         self._stable = consumer_id is not None
         self._consumer_id = consumer_id or f"c-{uuid.uuid4()}"
@@ -107,6 +112,8 @@ class Worker:
         self._ended: asyncio.Future[None] | None = None
         self._consumer: Consumer | None = None
         self._closed = False
+        self._begun = False
+        self._dialect: DialectName | None = None
         self._options = WorkerOptions(
             group=group,
             concurrency=concurrency or 1,
@@ -140,12 +147,73 @@ class Worker:
             ),
             connect=given(ConnectOptions, max_retries=reconnect_max_attempts),
         )
+        self._at_default, self._tls = redis_url == DEFAULT_URL, tls
+        self._provider = credential_provider
         address = read_url(redis_url, tls=tls)
         self._dialer = Dialer(address, credential_provider, self._options.connect)
+
+    @suggesting
+    def adjust(
+        self,
+        *,
+        redis_url: str | None = None,
+        dialect: DialectName | None = None,
+        concurrency: int | None = None,
+        burst: bool | None = None,
+        max_jobs: int | None = None,
+        drain_ms: int | None = None,
+        consumer_id: str | None = None,
+        metrics: object | Sequence[object] | None = None,
+    ) -> None:
+        """Change it before it runs, as `chasqui worker` does with what its command line says. What
+        is None stays. `redis_url` and `dialect` replace only what was left at its default, and
+        `metrics` are heard besides those that it has."""
+        if self._begun:
+            raise ConfigError(f"the worker of {self.name!r} has begun to run: adjust it before")
+        sinks = attached(metrics)
+        until = changed(self._options.until, empty=burst, max_jobs=max_jobs)
+        self._options = changed(
+            self._options,
+            until=until,
+            concurrency=1 if concurrency == 0 else concurrency,
+            drain_ms=drain_ms,
+        )
+        self._sinks += sinks
+        self._forced = self._forced or dialect
+        if consumer_id is not None:
+            self._consumer_id, self._stable = consumer_id, True
+        if redis_url is not None and self._at_default:
+            address = read_url(redis_url, tls=self._tls)
+            self._dialer = Dialer(address, self._provider, self._options.connect)
 
     @property
     def name(self) -> str:
         return self._keys.queue
+
+    @property
+    def options(self) -> WorkerOptions:
+        """What it was given, or left at its default."""
+        return self._options
+
+    @property
+    def address(self) -> Address:
+        """Where its server is; shown, it hides the password."""
+        return self._dialer.address
+
+    @property
+    def dialer(self) -> Dialer:
+        """How it gets there; for those who look at its queue beside it."""
+        return self._dialer
+
+    @property
+    def consumer_id(self) -> str | None:
+        """The name that it was given; None: each Worker has a new one."""
+        return self._consumer_id if self._stable else None
+
+    @property
+    def dialect(self) -> DialectName | None:
+        """How it speaks with its server; None: it has not connected yet."""
+        return self._dialect
 
     @property
     def is_running(self) -> bool:
@@ -169,6 +237,7 @@ class Worker:
         if self._ended is not None:
             await asyncio.shield(self._ended)
             return
+        self._begun = True
         self._ended = asyncio.get_running_loop().create_future()
         try:
             await self._run()
@@ -202,6 +271,7 @@ class Worker:
         store = Store(self._keys, self._dialer, self._forced)
         try:
             await store.open()
+            self._dialect = store.dialect_name
             self._consumer = Consumer(
                 store,
                 self._router,
@@ -212,6 +282,7 @@ class Worker:
                 self._options,
                 stable=self._stable,
                 on_error=self._on_error,
+                tracing=self._tracing,
             )
             if not self._closed:
                 await self._consumer.run()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
-from chasquimq.cli.app import app
 from chasquimq.cli.exits import Exit, exit_for
 from chasquimq.errors import ChasquiError
 
@@ -13,7 +14,7 @@ from chasquimq.errors import ChasquiError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; answers how it ended, as `exits.py` has it."""
     try:
-        app(args=argv, prog_name="chasqui")
+        _command()(args=argv, prog_name="chasqui")
     except SystemExit as end:
         return _code(end)
     except ChasquiError as error:
@@ -24,6 +25,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     return Exit.DONE
+
+
+@cache
+def _command() -> Any:
+    from chasquimq.cli.app import build  # not for the workers' processes, which are in here, too
+
+    return build()
 
 
 def _code(end: SystemExit) -> int:

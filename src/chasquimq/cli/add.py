@@ -44,10 +44,10 @@ GIVE_UP_AFTER = 30  # tries to reconnect, with pauses up to a second
 
 EXAMPLES = examples(
     "chasqui add mail welcome '{\"user\": 42}'               one job; prints its id",
-    "chasqui add mail welcome null --delay 5m               ... without data, in five minutes",
+    "chasqui add mail welcome null --delay 5m               ... in five minutes",
     "chasqui add mail welcome --file users.jsonl            a job for each line",
     "psql -c '...' | chasqui add mail welcome               the same from a pipe",
-    "chasqui add mail --as-jobs --file jobs.jsonl           lines with name, data, delay_ms ...",
+    "chasqui add mail --as-jobs --file jobs.jsonl           lines are whole jobs",
     "chasqui add mail welcome --file users.jsonl --dry-run  only check all of them",
 )
 

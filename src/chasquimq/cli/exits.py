@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from chasquimq.errors import ChasquiError, ConfigError, StoreError
+from chasquimq.errors import (
+    ChasquiError,
+    ConfigError,
+    QueueFullError,
+    StoreError,
+    UnconfirmedError,
+)
 
 
 class Exit(IntEnum):
@@ -14,10 +20,13 @@ class Exit(IntEnum):
     NO_SERVER = 3  # Redis cannot be reached, or does not let us in
     WARNINGS = 4  # doctor: something should be looked at
     PROBLEMS = 5  # doctor: something is wrong
-    INTERRUPTED = 130  # Ctrl-C
+    INTERRUPTED = 130  # Ctrl-C; of a worker, the second one
+    TERMINATED = 143  # a worker's second SIGTERM
 
 
 def exit_for(error: ChasquiError) -> Exit:
     if isinstance(error, ConfigError):
         return Exit.USAGE
+    if isinstance(error, QueueFullError | UnconfirmedError):
+        return Exit.FAILED  # the server answered, or did until then
     return Exit.NO_SERVER if isinstance(error, StoreError) else Exit.FAILED

@@ -41,8 +41,8 @@ Scan = Annotated[
 
 @jobs.command(
     epilog=examples(
-        "chasqui jobs show mail 01JCXN5Z6V8M9Q2R4T7W0Y3B5D    where it is, and since when",
-        "chasqui jobs show mail 1794819600000-0               by the entry it has in the stream",
+        "chasqui jobs show mail order:42                 where it is, since when",
+        "chasqui jobs show mail 1794819600000-0          by its entry in the stream",
         "chasqui jobs show mail order-17 --full --json | jq .places[0].data",
     )
 )

@@ -9,12 +9,14 @@ from typing import Annotated
 
 import typer
 
-from chasquimq.cli.shell import examples
+from chasquimq.cli.screen import Screen
+from chasquimq.cli.shell import AsJson, examples
 from chasquimq.server import Server
 
 EXAMPLES = examples(
-    "chasqui server                                a server on a free port, gone with Ctrl-C",
+    "chasqui server                                gone with Ctrl-C",
     "chasqui server --port 6379 --folder ./data    ... whose data stays",
+    "chasqui server --json                         url, port and pid, for programs",
 )
 
 
@@ -24,6 +26,7 @@ def server(
         Path | None, typer.Option(help="Keep the data here; default: it goes with the server.")
     ] = None,
     binary: Annotated[Path | None, typer.Option(help="The server program to run.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Start a real server for development, print its URL, stop on Ctrl-C.
 
@@ -36,6 +39,10 @@ def server(
     where = None if folder is None else str(folder)
     program = None if binary is None else str(binary)
     with Server(program, port=port, folder=where, appendonly=folder is not None) as started:
-        print(started.url, flush=True)
+        if as_json:
+            facts = {"url": started.url, "port": started.port, "pid": started.pid}
+            Screen(as_json=True).line({**facts, "server": str(started.binary)})
+        else:
+            print(started.url, flush=True)
         print(f"{started.binary}; stop with Ctrl-C", file=sys.stderr, flush=True)
         signal.sigwait(stops)

@@ -26,8 +26,8 @@ RedisUrl = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help=f"Where Redis or Valkey is; else ${URL_VARIABLE}, else {DEFAULT_URL}. Put passwords "
-        "into the variable: a command line can be read by every user of the machine.",
+        help=f"The server; else ${URL_VARIABLE}, which shows a password to nobody, "
+        f"else {DEFAULT_URL}.",
         show_default=False,
     ),
 ]

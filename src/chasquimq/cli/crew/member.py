@@ -1,0 +1,224 @@
+"""One process of a crew, as its supervisor sees it: started, told, listened to, ended.
+
+The password in a URL travels over the socket pair: arguments can be read by every user of the
+machine. What the process writes to stderr comes by a pipe and is passed on, line by line, so
+that the last words of one that crashed are known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+from chasquimq.cli.crew.message import (
+    HELD_SIGNALS,
+    Command,
+    Ended,
+    Failed,
+    Full,
+    Loaded,
+    Message,
+    Orders,
+    Ready,
+    Role,
+    State,
+    Stopping,
+    Verb,
+    line,
+    read_message,
+)
+from chasquimq.cli.exits import Exit
+from chasquimq.observe.probe import Depths
+from chasquimq.text import shown
+
+CHILD = "chasquimq.cli.crew.child"
+LONGEST_LINE = 64 * 2**20  # of what a process says
+FAREWELL_S = 20.0  # beyond its drain deadline; child.py ends itself a little earlier
+LAST_WORDS_S = 0.5  # programs that a handler started may keep stderr open
+
+Pass = Callable[[int, bytes], None]  # a process's index, and a line of its stderr
+
+
+class Member:
+    """`loaded`, `ready` and `stopping` are set when it says so, and all of them at its end."""
+
+    def __init__(self, orders: Orders, passing: Pass) -> None:
+        self.index = orders.index
+        self.loaded, self.ready = asyncio.Event(), asyncio.Event()
+        self.stopping, self.ended = asyncio.Event(), asyncio.Event()
+        self.pid = 0
+        self.code: int | None = None
+        self.found: Loaded | None = None
+        self.ready_at: float | None = None
+        self.answer: Ready | None = None
+        self.state: State | None = None
+        self.stated_at = 0.0
+        self.depths: list[Depths] = []
+        self.measured_at = 0.0
+        self.failure: Failed | None = None
+        self.why: str | None = None  # it stops, by its own account
+        self.told_to_stop = False
+        self.last_words = ""
+        self._orders = orders
+        self._pass = passing
+        self._asked = False
+        self._kill_at: float | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def roles(self) -> list[Role]:
+        return self.found.roles if self.found is not None else []
+
+    @property
+    def is_stable(self) -> bool:
+        return any(role.stable for role in self.roles)
+
+    @property
+    def is_done(self) -> bool:
+        """It has ended, and as it should."""
+        return self.code == 0
+
+    def well_s(self) -> float:
+        return 0.0 if self.ready_at is None else time.monotonic() - self.ready_at
+
+    def how(self) -> str:
+        """How it ended, for a log line."""
+        code = self.code or 0
+        if code < 0:
+            try:
+                how = f"was killed by {signal.Signals(-code).name}"
+            except ValueError:
+                how = f"was killed by signal {-code}"
+        else:
+            how = f"ended with exit code {code}"
+        words = self.failure.text if self.failure is not None else self.last_words
+        return f"{how}: {shown(words, 300)}" if words else how
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def tell(self, verb: Verb) -> None:
+        if self._writer is None or self._writer.is_closing():
+            return
+        if verb == "state":
+            if self._asked:
+                return  # one question at a time
+            self._asked = True
+        self._writer.write(line(Command(verb)))
+
+    def stop(self) -> None:
+        """Let it drain. It has its time, and is killed when that is over."""
+        if not self.told_to_stop:
+            self.told_to_stop = True
+            drain_s = max((role.drain_ms for role in self.roles), default=0) / 1000
+            self._kill_at = time.monotonic() + drain_s + FAREWELL_S
+            self.tell("stop")
+
+    def stop_now(self) -> None:
+        self.told_to_stop = True
+        self._kill_at = time.monotonic() + FAREWELL_S
+        self.tell("now")
+
+    def kill_if_due(self) -> bool:
+        if self._kill_at is None or time.monotonic() < self._kill_at or self.ended.is_set():
+            return False
+        self._kill_at = None
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+        return True
+
+    # -- its life --------------------------------------------------------------------------------
+
+    async def live(self, env: Mapping[str, str]) -> None:
+        """Start it, listen to it, and return when it has ended and all it said is heard."""
+        try:
+            await self._live(env)
+        except OSError as error:  # no process could be had
+            self.code, self.last_words = Exit.FAILED, f"it cannot be started: {error}"
+        for event in (self.loaded, self.ready, self.stopping, self.ended):
+            event.set()
+
+    async def _live(self, env: Mapping[str, str]) -> None:
+        ours, theirs = socket.socketpair()
+        words, pen = os.pipe()
+        signal.pthread_sigmask(signal.SIG_BLOCK, HELD_SIGNALS)  # which it inherits
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", CHILD, str(theirs.fileno())),
+                stderr=pen,
+                pass_fds=(theirs.fileno(),),
+                env=env,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_SIGNALS)
+            theirs.close()
+            os.close(pen)
+        self.pid = self._process.pid
+        reader, self._writer = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE)
+        self._writer.write(line(self._orders))
+        if self.told_to_stop:
+            self.tell("stop")
+        async with asyncio.TaskGroup() as group:
+            listening = group.create_task(self._listen(reader))
+            reading = group.create_task(self._read(words))
+            self.code = await self._process.wait()
+            await asyncio.wait([listening, reading], timeout=LAST_WORDS_S)
+            listening.cancel()
+            reading.cancel()
+        self._writer.close()
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        try:
+            async for text in reader:
+                self._hear(read_message(text))
+        except ConnectionError:
+            pass
+
+    def _hear(self, message: Message) -> None:
+        match message:
+            case Loaded():
+                self.found = message
+                self.loaded.set()
+            case Ready():
+                self.answer, self.ready_at = message, time.monotonic()
+                self.ready.set()
+                self.tell("state")
+            case State():
+                self._asked = False
+                self.state, self.stated_at = message, time.monotonic()
+            case Full():
+                self.depths, self.measured_at = message.depths, time.monotonic()
+            case Stopping():
+                self.why = message.why
+                self.stopping.set()
+            case Failed():
+                self.failure = message
+            case Ended():
+                self.state, self.stated_at = message.state, time.monotonic()
+
+    async def _read(self, words: int) -> None:
+        """Pass on what it writes to stderr."""
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(words, "rb")
+        )
+        rest = b""
+        try:
+            while data := await reader.read(65_536):
+                *lines, rest = (rest + data).split(b"\n")
+                for one in lines:
+                    self._note(one)
+        finally:
+            transport.close()
+            if rest:
+                self._note(rest)
+
+    def _note(self, text: bytes) -> None:
+        if text.strip():
+            self.last_words = text.decode(errors="replace").strip()
+        self._pass(self.index, text)

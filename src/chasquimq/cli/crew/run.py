@@ -1,0 +1,143 @@
+"""Run a crew from a command: its log, its endpoint, its first and its last words."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from chasquimq._version import __version__
+from chasquimq.cli import render_worker
+from chasquimq.cli.crew.member import Member, Pass
+from chasquimq.cli.crew.message import Orders
+from chasquimq.cli.crew.reload import check_reload
+from chasquimq.cli.crew.report import Reports
+from chasquimq.cli.crew.supervisor import Plan, Supervisor
+from chasquimq.cli.crew.target import check_target
+from chasquimq.cli.exits import exit_for
+from chasquimq.cli.log import set_up
+from chasquimq.cli.render_worker import Start
+from chasquimq.cli.shell import URL_VARIABLE
+from chasquimq.errors import ChasquiError
+from chasquimq.observe.endpoint import Endpoint
+from chasquimq.observe.web import read_place
+
+log = logging.getLogger("chasquimq.worker")
+
+
+class Wish(NamedTuple):
+    """What a command asks for. `folders`: watched besides the target's own; None: no reload."""
+
+    orders: Orders
+    folders: list[str] | None = None
+    place: str | None = None  # of the endpoint
+
+
+def run_crew(wish: Wish) -> int:
+    """Run it to its end; the exit code. Raises what keeps it from beginning."""
+    orders = wish.orders
+    check_target(orders.target)
+    if wish.folders is not None:
+        check_reload()
+    if wish.place is not None:
+        from chasquimq.observe.prometheus import require_client
+
+        require_client()
+        read_place(wish.place)
+    set_up(orders.log_format, orders.log_level)
+    as_text = orders.log_format == "text"
+    try:
+        return asyncio.run(_run(wish, as_text))
+    except ChasquiError as error:
+        if as_text:
+            _write(getattr(error, "trace", ""))
+            raise
+        log.critical("%s", error)  # whoever reads JSON reads nothing else
+        return exit_for(error)
+
+
+async def _run(wish: Wish, as_text: bool) -> int:
+    began_at = time.monotonic()
+    orders = wish.orders
+    env = dict(os.environ)
+    if orders.redis_url is not None:
+        env[URL_VARIABLE] = orders.redis_url  # handlers add jobs, too
+    with ExitStack() as open_things:
+        endpoint: Endpoint | None = None
+
+        def began(member: Member) -> None:
+            where = None
+            if endpoint is not None:
+                host = endpoint.host or "0.0.0.0"  # noqa: S104
+                where = f"http://{f'[{host}]' if ':' in host else host}:{endpoint.port}"
+            _begin(wish, member, where, as_text)
+
+        crew = Supervisor(
+            Plan(orders, env, wish.folders),
+            _passing(prefixed=as_text and orders.processes > 1),
+            began,
+        )
+        reports = Reports(crew)
+        if wish.place is not None:
+            endpoint = Endpoint(
+                wish.place, metrics=reports.metrics, live=reports.live, ready=reports.ready
+            )
+            endpoint.start()
+            open_things.callback(endpoint.stop)
+        code = await crew.run()
+    total = crew.total
+    words = render_worker.summary(
+        total.jobs, total.failed, total.crashes, time.monotonic() - began_at
+    )
+    if as_text:
+        _write(words + "\n")
+    else:
+        log.info("%s", words, extra=total._asdict())
+    return code
+
+
+def _begin(wish: Wish, member: Member, where: str | None, as_text: bool) -> None:
+    found, answer, orders = member.found, member.answer, wish.orders
+    assert found is not None and answer is not None
+    servers = zip([role.server for role in found.roles], answer.dialects, strict=False)
+    start = Start(
+        __version__,
+        orders.target,
+        list(servers),
+        [(role.queue, role.concurrency) for role in found.roles],
+        orders.processes,
+        found.loop,
+        where,
+        () if wish.folders is None else sorted({found.folder, *wish.folders}),
+        orders.burst,
+        found.notes,
+    )
+    if as_text:
+        _write(render_worker.banner(start) + "\n")
+    else:
+        log.info("running", extra=start._asdict())
+
+
+def _passing(*, prefixed: bool) -> Pass:
+    """How a line of a process's stderr is passed on."""
+
+    def passing(index: int, text: bytes) -> None:
+        front = f"[{index + 1}] " if prefixed else ""
+        _write(f"{front}{text.decode(errors='backslashreplace')}\n")
+
+    return passing
+
+
+def _write(text: str) -> None:
+    """To stderr. Where nobody reads it any more, a closed terminal say, jobs still go on."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
