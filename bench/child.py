@@ -61,6 +61,10 @@ async def work(url: str, queue: str, jobs: int, options: dict[str, Any]) -> dict
         elif seen == jobs:
             all_started.set()
 
+    if options.get("metrics") == "record":
+        from chasquimq.observe.record import Recorder
+
+        options["metrics"] = Recorder(queue)
     worker = Worker(queue, handle, redis_url=url, **options)
     await ordered()
     running = asyncio.ensure_future(worker.run())

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 MEASURES = "tests/chaos"
 ONE_BY_ONE = (MEASURES, "tests/soak")
-LONG = tuple(f"tests/{one}" for one in ("interop", "engine", "sync", "examples", "server", "store"))
+LONG = tuple(
+    f"tests/{one}"
+    for one in ("interop", "engine", "cli", "sync", "examples", "server", "observe", "store")
+)
 NICE = 10
 
 

@@ -6,7 +6,8 @@ A block's fence says what becomes of it:
     ```python           ... and one that calls `asyncio.run(` is a program: a process of its own
     ```python no-run    does not run: it needs what a test has not got
     ```text             after a block: what that block prints; `...` stands for anything
-    ```sh               its lines that start with `redis-cli` are sent to the server
+    ```sh               its lines that start with `redis-cli` or `chasqui` run, one by one
+    ```sh no-run        do not: such a command does not end by itself. Its options are checked
 """
 
 from __future__ import annotations

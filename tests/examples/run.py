@@ -8,8 +8,6 @@ import contextlib
 import doctest
 import inspect
 import io
-import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -17,8 +15,6 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-import redis
 
 from chasquimq import Queue, QueueEvents, Worker
 from tests.examples.page import ROOT, Block
@@ -87,13 +83,6 @@ def run_program(block: Block, options: Mapping[str, Any], folder: Path) -> str:
             raise
     assert running.returncode in (0, -signal.SIGINT), complaints
     return output.read_text()
-
-
-def run_redis_cli(block: Block, client: redis.Redis) -> list[Any]:
-    """Send a block's `redis-cli` lines; the server raises for a command that is wrong."""
-    text = re.sub(r"\\\n\s*", " ", block.text)
-    lines = [shlex.split(line, comments=True) for line in text.splitlines()]
-    return [client.execute_command(*words[1:]) for words in lines if words[:1] == ["redis-cli"]]
 
 
 def matches(expected: str, printed: str) -> bool:

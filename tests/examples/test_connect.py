@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
 
 from chasquimq import AccessError, Job, Queue, UnrecoverableError, Worker
 from tests.examples.page import ROOT, blocks
-from tests.examples.run import run_redis_cli
+from tests.examples.shell import run_lines
 from tests.servers import DialectServer
 
 PAGE = ROOT / "docs/how-to/connect.md"
@@ -18,12 +19,12 @@ DB = 11  # the page names the queue, so the queue needs a database of its own
 
 
 @pytest.fixture
-def login(dialect_server: DialectServer) -> Iterator[tuple[str, str]]:
+def login(dialect_server: DialectServer, tmp_path: Path) -> Iterator[tuple[str, str]]:
     """User and password as the page sets them up; gone afterwards."""
     client = dialect_server.client(db=DB)
     client.flushdb()
     [block] = [block for block in blocks(PAGE) if "ACL SETUSER" in block.text]
-    run_redis_cli(block, client)
+    run_lines(block, client, {}, tmp_path)
     yield "mail-app", "a-long-password"
     client.execute_command("ACL", "DELUSER", "mail-app")
     client.flushdb()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import redis
 
 from chasquimq import Queue, sync
 from tests.examples.page import PAGES, ROOT, anchors, blocks, links, name
-from tests.examples.run import defaults, matches, run_block, run_program, run_redis_cli
+from tests.examples.run import defaults, matches, run_block, run_program
+from tests.examples.shell import run_lines
 from tests.servers import DialectServer
 
 RUN = [page for page in PAGES if any(block.kind in ("python", "sh") for block in blocks(page))]
@@ -32,13 +34,13 @@ def place(dialect_server: DialectServer) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("page", RUN, ids=name)
 async def test_a_page_runs(page: Path, place: dict[str, Any], tmp_path: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "page", "REDIS_URL": place["redis_url"]}
-    with defaults(**place), redis.Redis.from_url(place["redis_url"]) as client:
+    with defaults(**place), redis.Redis.from_url(place["redis_url"], protocol=2) as client:
         for block in blocks(page):
             if block.kind == "sh":
-                run_redis_cli(block, client)
-            if block.kind != "python":
+                printed = await asyncio.to_thread(run_lines, block, client, place, tmp_path)
+            elif block.kind != "python":
                 continue
-            if block.is_program:
+            elif block.is_program:
                 printed = run_program(block, place, tmp_path)
             else:
                 printed = await run_block(name(page), block, namespace)
@@ -59,7 +61,7 @@ def test_there_is_something_to_run() -> None:
 
 def test_few_blocks_do_not_run() -> None:
     kinds = {block.kind for page in PAGES for block in blocks(page)}
-    assert kinds <= {"python", "python no-run", "sh", "text", ""}
+    assert kinds <= {"python", "python no-run", "sh", "sh no-run", "text", "yaml", "ini", ""}
     idle = [block for page in PAGES for block in blocks(page) if block.kind == "python no-run"]
     assert len(idle) <= MAY_NOT_RUN
 

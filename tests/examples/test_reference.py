@@ -63,6 +63,7 @@ def rows(text: str) -> dict[str, str]:
         ("queue.md", "await reschedule(job_id, ...)", Queue.reschedule),
         ("queue-events.md", "QueueEvents(queue_name, *, ...)", QueueEvents.__init__),
         ("worker.md", "Worker(queue_name, handler, *, ...)", Worker.__init__),
+        ("worker.md", "adjust(*, ...)", Worker.adjust),
         ("native.md", "Producer(redis_url, queue_name, *, ...)", Producer.__init__),
         ("native.md", "Consumer(redis_url, queue_name, *, ...)", Consumer.__init__),
         ("native.md", "Promoter(redis_url, queue_name, *, ...)", Promoter.__init__),

@@ -26,6 +26,7 @@ FLOOR = {
     "happening",
     "health",
     "text",
+    "trace",
     "_version",
     "_alone",
 }
@@ -53,7 +54,9 @@ ALSO: dict[str, set[str]] = {  # single files that may do more than their room
     "cli/spark.py": {"spark"},
     "spark/work.py": {"worker"},
 }
-NEVER: dict[str, set[str]] = {"engine": {"store.inspect"}}
+NEVER: dict[str, set[str]] = {
+    "engine": {"store.inspect", "store.find", "store.listing", "store.survey", "store.exam"}
+}
 
 THIRD_PARTY: dict[str, set[str]] = {
     **{room: {"msgspec"} for room in FLOOR},
@@ -61,7 +64,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "wire": {"msgspec"},
     "policy": {"msgspec"},
     "store": {"redis", "hiredis", "msgspec"},
-    "observe": {"prometheus_client", "opentelemetry"},
+    "observe": {"prometheus_client", "opentelemetry", "msgspec"},
     "worker": {"uvloop"},
     "sync": {"uvloop"},
     "cli": {"typer", "rich", "uvloop", "watchfiles", "msgspec"},
