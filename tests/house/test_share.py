@@ -43,7 +43,7 @@ def test_two_processes_share_them_out_so(pytester: pytest.Pytester) -> None:
     before = os.nice(0)  # which all processes inherit
     pytester.makeini(INI)
     pytester.makeconftest('pytest_plugins = ["tests.share"]')
-    for folder in ("chaos", "cli", "soak", "store"):
+    for folder in ("chaos", "soak", "store", "unit"):
         file = pytester.path / "tests" / folder / f"test_{folder}.py"
         file.parent.mkdir(parents=True)
         file.write_text(TESTS.format(nice=before if folder == "chaos" else max(before, NICE)))
