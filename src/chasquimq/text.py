@@ -6,7 +6,7 @@ import re
 
 # What stands between a colon and the last @ of a URL, and what a parameter calls a secret. It
 # may take away too much; too little would be worse.
-_IN_URL = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s]*@", re.IGNORECASE)
+_IN_URL = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^ \t\n\v\f\r]*@", re.IGNORECASE)
 _NAMED = re.compile(
     r"(\b(?:password|passwd|pwd|secret|api_?key|access_?token|auth_?token)\b[\"']?\s*[=:]\s*)"
     r"(\"[^\"]*\"|'[^']*'|[^\s,;&\"')}\]]+)",

@@ -22,14 +22,14 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_names_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    assert "chasqui server" in capsys.readouterr().out
+    assert "chasqui doctor" in capsys.readouterr().out
 
 
 def test_no_command_is_a_wrong_command_line_and_says_what_there_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main([]) == 2
-    assert "chasqui server" in capsys.readouterr().out
+    assert "chasqui doctor" in capsys.readouterr().out
 
 
 def test_an_unknown_command_is_a_wrong_command_line() -> None:

@@ -58,5 +58,4 @@ def test_a_password_is_taken_out(text: str, seen: str) -> None:
 @given(some.text(alphabet=some.characters(exclude_characters="\n \t\r\x0b\x0c", codec="utf-8")))
 def test_no_part_of_a_password_in_a_url_is_left(password: str) -> None:
     text = f"redis://user:{password}MARK@host/0"
-    if password.split() in ([password], []):
-        assert "MARK" not in discreet(text)
+    assert "MARK" not in discreet(text)

@@ -32,3 +32,15 @@ def logged_to(handler: logging.Handler) -> Iterator[None]:
         yield
     finally:
         ours.removeHandler(handler)
+
+
+@contextmanager
+def hushed(part: str, level: int) -> Iterator[None]:
+    """For the block, a part of the library logs from this level on only."""
+    log = logging.getLogger(part)
+    before = log.level
+    log.setLevel(level)
+    try:
+        yield
+    finally:
+        log.setLevel(before)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Annotated, Literal
 
 import typer
 
+from chasquimq.cli.aside import hushed
 from chasquimq.cli.exits import Exit
 from chasquimq.cli.moment import read_time
 from chasquimq.cli.near import near
@@ -100,7 +101,7 @@ def count(queue: str, url: str | None, work: Work, most: int | None, *, quiet: b
     async def verb(door: Queue) -> Worked:
         return await watched("counting", None, "jobs", lambda tell: work(tell, door, most, True))
 
-    with _warnings_off() if quiet else _warnings_on():
+    with hushed("chasquimq.engine.graveyard", logging.ERROR) if quiet else nullcontext():
         counted = run_on(queue, url, verb)
     if counted.stopped:
         raise typer.Exit(Exit.INTERRUPTED)
@@ -153,19 +154,3 @@ def hint(queue: str, url: str | None, which: Which) -> None:
 
 _Option = Literal["name", "error_type"]
 _SPELLED: tuple[tuple[_Option, By], ...] = (("name", "name"), ("error_type", "error"))
-
-
-@contextmanager
-def _warnings_off() -> Iterator[None]:
-    log = logging.getLogger("chasquimq.engine.graveyard")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
-
-
-@contextmanager
-def _warnings_on() -> Iterator[None]:
-    yield

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Annotated
 
 import msgspec
@@ -21,6 +21,7 @@ import typer
 from chasquimq import wire
 from chasquimq.address import Address
 from chasquimq.cli import machine, render_doctor
+from chasquimq.cli.aside import hushed
 from chasquimq.cli.ask import confirm
 from chasquimq.cli.bar import Bar
 from chasquimq.cli.check.access import check_access
@@ -296,13 +297,6 @@ class Visit:
         return await hand.drop_lock(role, lock.holder), 1
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> AbstractContextManager[None]:
     """A connection that breaks is a finding here, and no line in a log."""
-    log = logging.getLogger("chasquimq.store")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
+    return hushed("chasquimq.store", logging.CRITICAL)
