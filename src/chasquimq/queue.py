@@ -366,6 +366,14 @@ class Queue(Care):
             raise
 
 
+def check_job(queue: Queue, job: Mapping[str, Any]) -> None:
+    """Raise what `add_bulk` would for this job; nothing is sent, and nothing connected to."""
+    if job.get("repeat") is not None:
+        queue._spec(0, job, None)
+    else:
+        queue._draft(0, {key: job[key] for key in job if key != "repeat"}, now_ms())
+
+
 def _alone(**options: Any) -> None:
     """Raise for an option that no spec has."""
     for name, value in options.items():

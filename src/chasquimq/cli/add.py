@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
@@ -35,7 +34,7 @@ from chasquimq.cli.shell import (
 from chasquimq.cli.source import SUFFIXES, Bad, Format, Source, parse
 from chasquimq.errors import ChasquiError, ConfigError, StoreError, WireError
 from chasquimq.job import BackoffSpec, Job
-from chasquimq.queue import Queue
+from chasquimq.queue import Queue, check_job
 from chasquimq.store import Store
 from chasquimq.text import shown
 
@@ -298,11 +297,7 @@ class Check:
         self._door = door
 
     def __call__(self, job: Mapping[str, Any]) -> None:
-        if job.get("repeat") is not None:
-            self._door._spec(0, job, None)
-        else:
-            plain = {key: value for key, value in job.items() if key != "repeat"}
-            self._door._draft(0, plain, time.time_ns() // 1_000_000)
+        check_job(self._door, job)
 
     def options(self, sample: Mapping[str, Any]) -> None:
         """The same for options that are the same for all jobs."""
