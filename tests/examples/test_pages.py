@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+import yaml
 
 from chasquimq import Queue, sync
 from tests.examples.page import PAGES, ROOT, anchors, blocks, links, name
@@ -64,6 +65,11 @@ def test_few_blocks_do_not_run() -> None:
     assert kinds <= {"python", "python no-run", "sh", "sh no-run", "text", "yaml", "ini", ""}
     idle = [block for page in PAGES for block in blocks(page) if block.kind == "python no-run"]
     assert len(idle) <= MAY_NOT_RUN
+
+
+def test_recipes_can_be_read() -> None:
+    found = [block for page in PAGES for block in blocks(page) if block.kind == "yaml"]
+    assert found and all(yaml.safe_load(block.text) for block in found)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
