@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from chasquimq import Queue
 from chasquimq.errors import ArgumentError, ConfigError
@@ -68,6 +69,8 @@ MATCHES: list[tuple[DeadEntry, dict[str, Any], bool]] = [
     (ROW, {"older_than": moment(NOW - 59_999).replace(tzinfo=None)}, True),  # naive: UTC
     (ROW, {"newer_than": moment(NOW - 59_999).replace(tzinfo=None)}, False),
     (ROW, {"newer_than": moment(NOW - 60_000).astimezone(timezone(timedelta(hours=9)))}, True),
+    (ROW, {"reason": "stalled"}, False),
+    (structs.replace(ROW, reason="stalled"), {"reason": "stalled"}, True),  # a newer program's
     (ROW, {"older_than": timedelta(0)}, True),
     (ROW, {"newer_than": timedelta.max, "older_than": timedelta(0)}, True),
     (ROW, {"older_than": datetime(1, 1, 1, tzinfo=UTC)}, False),
