@@ -103,6 +103,18 @@ def test_a_paused_server_is_silent_until_it_is_resumed(binary: Binary) -> None:
     assert not is_alive(pid)
 
 
+def test_pausing_and_resuming_twice_is_as_good_as_once(binary: Binary) -> None:
+    with Server(binary) as server:
+        server.pause()
+        server.pause()
+        server.resume()
+        server.resume()
+        assert redis.Redis.from_url(server.url, socket_timeout=5, retry=None).ping()
+        server.pause()
+        pid = server.pid
+    assert not is_alive(pid)
+
+
 def test_it_listens_on_a_unix_socket(binary: Binary) -> None:
     with Server(binary, unix_socket=True, password=SECRET) as server:
         assert server.url.startswith("unix://")

@@ -30,6 +30,7 @@ import time
 
 PATIENCE = 5.0  # seconds a server has to end by itself
 PR_SET_PDEATHSIG = 1
+STOPPED: set[int] = set()  # a stop is told of once: waiting for a second one would never end
 
 
 def main(folder: str, *command: str) -> int:
@@ -96,15 +97,19 @@ def obey(line: str, pid: int) -> int | None:
     """Do as told; the server's exit code, should it turn out to have ended."""
     code = None
     if line == "term":
+        STOPPED.discard(pid)
         os.kill(pid, signal.SIGCONT)  # a paused server would not hear the rest
         os.kill(pid, signal.SIGTERM)
     elif line == "kill":
         os.kill(pid, signal.SIGKILL)
     elif line == "pause":
-        os.kill(pid, signal.SIGSTOP)
-        code = ended(pid, os.WUNTRACED)
+        if pid not in STOPPED:
+            os.kill(pid, signal.SIGSTOP)
+            code = ended(pid, os.WUNTRACED)
+            STOPPED.add(pid)
         say("paused")
     elif line == "resume":
+        STOPPED.discard(pid)
         os.kill(pid, signal.SIGCONT)
         say("resumed")
     return code
