@@ -1,6 +1,8 @@
-"""What time it is by the server's clock: the one that jobs, scores and dead letters carry."""
+"""What time it is: by the server's clock, which jobs and dead letters carry, and by ours."""
 
 from __future__ import annotations
+
+import time
 
 from chasquimq.cli.shell import the_address
 from chasquimq.store import Dialer, Link
@@ -13,3 +15,7 @@ async def server_ms(url: str | None) -> int:
         return await link.clock_ms()
     finally:
         await link.close()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -12,6 +12,7 @@ import typer
 from chasquimq.cli import render_pause as render
 from chasquimq.cli.ask import refuse
 from chasquimq.cli.bar import Bar
+from chasquimq.cli.clock import now_ms
 from chasquimq.cli.exits import Exit
 from chasquimq.cli.moment import read_duration
 from chasquimq.cli.screen import Screen
@@ -59,7 +60,7 @@ def pause(
 
     async def verb(store: Store) -> tuple[str | None, list[Unfinished]]:
         hold = store.hold
-        before = None if await hold.put(_now_ms(), reason) else await hold.note() or ""
+        before = None if await hold.put(now_ms(), reason) else await hold.note() or ""
         groups = await hold.unfinished()
         if not as_json:
             screen.say(render.paused(queue, before, groups))
@@ -112,7 +113,3 @@ async def _until_none_runs(
 
 def _told(queue: str, changed: bool, running: int) -> dict[str, Any]:
     return {"queue": queue, "paused": True, "changed": changed, "running": running}
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -23,6 +23,7 @@ from rich.text import Text
 from chasquimq import wire
 from chasquimq.cli import render_watch
 from chasquimq.cli.aside import logged_to
+from chasquimq.cli.clock import now_ms
 from chasquimq.cli.render import iso
 from chasquimq.cli.screen import Screen, plain, toned
 from chasquimq.cli.shell import AsJson, RedisUrl, examples, run, the_address
@@ -81,7 +82,7 @@ class View:
         self.queue = queue
         self.where = where
         self.interval_ms = interval_ms
-        self.now_ms = self.answered_ms = _now_ms()
+        self.now_ms = self.answered_ms = now_ms()
         self.away = False  # the server does not answer
         self.trends: dict[str, Trend] = {}
 
@@ -114,10 +115,10 @@ class Watcher:
             async with asyncio.timeout(patience_s):
                 every = await overviews(self._link, self._queues, self._group)
         except (StoreUnavailableError, TimeoutError):
-            view.now_ms = _now_ms()
+            view.now_ms = now_ms()
             view.away = True
             return
-        view.now_ms = view.answered_ms = _now_ms()
+        view.now_ms = view.answered_ms = now_ms()
         view.away = False
         known, view.trends = view.trends, {}
         for one in every:
@@ -252,7 +253,3 @@ class Terminal:
         if view.away:
             parts.append(toned([render_watch.no_answer(view.where, view.answered_ms)]))
         yield Group(*parts)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

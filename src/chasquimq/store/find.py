@@ -18,6 +18,7 @@ from chasquimq.store import sighting
 from chasquimq.store.fault import as_error
 from chasquimq.store.jobs import place
 from chasquimq.store.link import Link
+from chasquimq.store.resp import pairs, text
 from chasquimq.store.sighting import Row, Sighting
 from chasquimq.store.specs import Specs
 from chasquimq.store.walk import Progress, Walk, ask_all
@@ -339,7 +340,7 @@ async def last_delivered(link: Link, stream: bytes, group: str) -> bytes:
             return b"0-0"
         raise as_error(groups, "XINFO")
     for row in groups:
-        facts = dict(zip(row[::2], row[1::2], strict=True))
+        facts = pairs(row)
         if facts[b"name"] == group.encode():
             return bytes(facts[b"last-delivered-id"])
     return b"0-0"
@@ -351,7 +352,7 @@ def held_by(one: Sighting, pending: list[Any]) -> Sighting:
     return msgspec.structs.replace(
         one,
         state="running",
-        consumer=consumer.decode(errors="backslashreplace"),
+        consumer=text(consumer),
         idle_ms=idle_ms,
         deliveries=deliveries,
     )

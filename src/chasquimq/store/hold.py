@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from chasquimq.errors import ArgumentError, ConfigError
 from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.link import Link
-from chasquimq.store.resp import pack
+from chasquimq.store.resp import pack, pairs, text
 from chasquimq.wire import Keys
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Hold:
         if not there or said is None:
             return None
         # Some other type than a string is a pause, too, with nothing to read.
-        return "" if isinstance(said, Exception) else bytes(said).decode(errors="backslashreplace")
+        return "" if isinstance(said, Exception) else text(bytes(said))
 
     async def unfinished(self) -> list[Unfinished]:
         """What runs, or is held to be run, in each group of workers; without what was given back
@@ -113,7 +113,7 @@ class Hold:
             raise as_error(groups, "XINFO")
         found = []
         for row in groups:
-            name = bytes(dict(zip(row[::2], row[1::2], strict=True))[b"name"])
+            name = bytes(pairs(row)[b"name"])
             summary, given_back = await self._link.ask_each(
                 ("XPENDING", stream, name),
                 ("XPENDING", stream, name, "IDLE", GIVEN_BACK_MS, "-", "+", SOME),
@@ -124,9 +124,9 @@ class Hold:
             held = {bytes(who): int(count) for who, count in summary[3] or ()}
             for entry in given_back:
                 held[bytes(entry[1])] = held.get(bytes(entry[1]), 0) - 1
-            holders = tuple((_text(who), count) for who, count in held.items() if count > 0)
+            holders = tuple((text(who), count) for who, count in held.items() if count > 0)
             running = sum(count for _, count in holders)
-            found.append(Unfinished(_text(name), running, holders))
+            found.append(Unfinished(text(name), running, holders))
         return found
 
 
@@ -141,7 +141,3 @@ def noted(now_ms: int, reason: str | None) -> str:
     at = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     where = f"{at} by process {os.getpid()} on {socket.gethostname()}"
     return f"{where}: {reason}" if reason else where
-
-
-def _text(name: bytes) -> str:
-    return name.decode(errors="backslashreplace")

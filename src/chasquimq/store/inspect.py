@@ -12,6 +12,7 @@ from chasquimq.job import Counts
 from chasquimq.repeat import PAUSED_MS
 from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.link import Link
+from chasquimq.store.resp import pairs, text
 from chasquimq.wire import Keys
 
 AT_ONCE = 200  # queues per round trip: enough that thousands are few trips, and none is long
@@ -159,8 +160,8 @@ def _overview(keys: Keys, group: str, look: list[Any], counts: Any) -> Overview:
         stream_added=stream[1],
         dlq_added=dlq[1],
         paused=kinds[5] != b"none",
-        promoter=_text(leaders[0]),
-        scheduler=_text(leaders[1]),
+        promoter=_name(leaders[0]),
+        scheduler=_name(leaders[1]),
         counts=None if isinstance(counts, Exception) else _counts(counts),
         consumers=holdings,
         problems=problems,
@@ -187,11 +188,10 @@ def _moment(score: bytes | None) -> int | None:
     return int(max(min(float(score), PAUSED_MS), 0))
 
 
-def _text(name: bytes | None) -> str | None:
-    return None if name is None else name.decode(errors="backslashreplace")
+def _name(holder: bytes | None) -> str | None:
+    return None if holder is None else text(holder)
 
 
 def _holding(row: list[Any]) -> Holding:
-    facts = dict(zip(row[::2], row[1::2], strict=True))
-    name = bytes(facts[b"name"]).decode(errors="backslashreplace")
-    return Holding(name, int(facts[b"pending"]), int(facts[b"idle"]))
+    facts = pairs(row)
+    return Holding(text(facts[b"name"]), int(facts[b"pending"]), int(facts[b"idle"]))

@@ -15,7 +15,7 @@ from chasquimq.errors import WireError
 from chasquimq.store import markers
 from chasquimq.store.dialect import Dialect
 from chasquimq.store.link import Link
-from chasquimq.store.resp import Arg, bulk, pack
+from chasquimq.store.resp import Arg, bulk, pack, pairs
 from chasquimq.wire import Keys
 
 Row = list[Any]  # [entry id, fields] or [entry id, fields, idle ms, deliveries before this one]
@@ -139,7 +139,7 @@ class Jobs:
     async def last_delivered(self) -> bytes:
         """The newest entry that the group has delivered to anyone."""
         for row in await self._link.ask("XINFO", "GROUPS", self._keys.stream):
-            facts = dict(zip(row[::2], row[1::2], strict=True))
+            facts = pairs(row)
             if facts[b"name"] == self.group.encode():
                 return bytes(facts[b"last-delivered-id"])
         return b"0-0"

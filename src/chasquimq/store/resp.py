@@ -1,11 +1,13 @@
-"""Commands as bytes: what goes over a connection, written once and sent as it is.
+"""Commands as bytes: what goes over a connection, written once and sent as it is; and how the
+parts of replies are read.
 
 *<number of arguments>\\r\\n  then for each  $<length>\\r\\n<bytes>\\r\\n
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 Arg = bytes | str | int
 Command = tuple[Arg, ...]
@@ -35,3 +37,16 @@ def bulks(args: Iterable[bytes]) -> bytes:
 
 def pack(*args: Arg) -> bytes:
     return b"*%d\r\n" % len(args) + bulks([raw(arg) for arg in args])
+
+
+# -- replies -----------------------------------------------------------------------------------
+
+
+def pairs(flat: Sequence[Any]) -> dict[bytes, Any]:
+    """A reply of names and values in turn, as XINFO and CONFIG give them."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def text(word: bytes) -> str:
+    """A stranger's bytes as text; what is none stays legible."""
+    return word.decode(errors="backslashreplace")

@@ -18,6 +18,7 @@ from chasquimq.store.fault import as_error
 from chasquimq.store.hold import GIVEN_BACK_MS
 from chasquimq.store.inspect import Inspect
 from chasquimq.store.link import Link
+from chasquimq.store.resp import pairs, text
 from chasquimq.store.specs import Specs
 from chasquimq.store.survey import Family
 from chasquimq.wire import Keys
@@ -157,13 +158,13 @@ async def _stream(link: Link, keys: Keys, facts: QueueFacts) -> None:
         link, ("XINFO", "STREAM", keys.stream), ("XINFO", "GROUPS", keys.stream)
     )
     facts.stream = {
-        _text(name): int(value) for name, value in _pairs(told).items() if isinstance(value, int)
+        _text(name): int(value) for name, value in pairs(told).items() if isinstance(value, int)
     }
     facts.length = facts.stream.get("length", 0)
-    facts.groups = tuple([_text(_pairs(row)[b"name"]) for row in groups])
+    facts.groups = tuple([_text(pairs(row)[b"name"]) for row in groups])
     if facts.group in facts.groups:
         rows = await link.ask("XINFO", "CONSUMERS", keys.stream, facts.group)
-        facts.holders = tuple([_holder(_pairs(row)) for row in rows])
+        facts.holders = tuple([_holder(pairs(row)) for row in rows])
 
 
 async def _late(link: Link, key: bytes, now_ms: int) -> tuple[int, int]:
@@ -213,7 +214,7 @@ async def _pending(link: Link, keys: Keys, facts: QueueFacts, patience: Patience
 async def _specs(link: Link, keys: Keys, facts: QueueFacts, quick: bool) -> None:
     unreadable, aside, bare = [], [], []
     for seen in await Specs(keys, link).page(PAGE if quick else SPECS):
-        name = seen.key.decode(errors="backslashreplace")
+        name = text(seen.key)
         facts.spec_pauses += seen.paused
         if seen.packed is None:
             bare.append(seen.key)
@@ -228,7 +229,7 @@ async def _specs(link: Link, keys: Keys, facts: QueueFacts, quick: bool) -> None
         kinds = await _all(link, *[("TYPE", keys.spec(key)) for key in bare])
         for key, kind in zip(bare, map(_text, kinds), strict=True):
             if kind not in ("none", "hash"):
-                name = key.decode(errors="backslashreplace")
+                name = text(key)
                 unreadable.append(Broken(name, f"its key holds a {kind}"))
         facts.empty_specs = tuple(
             [key for key, kind in zip(bare, map(_text, kinds), strict=True)
@@ -250,9 +251,6 @@ async def _all(link: Link, *commands: tuple[Any, ...]) -> list[Any]:
     return said
 
 
-def _pairs(flat: list[Any]) -> dict[bytes, Any]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
-
-
 def _text(word: Any) -> str:
-    return word.decode(errors="backslashreplace") if isinstance(word, bytes) else str(word)
+    """Of a reply that may be an error, too."""
+    return text(word) if isinstance(word, bytes) else str(word)
