@@ -13,8 +13,8 @@ import pytest
 
 from chasquimq.errors import AccessError, QueueFullError, StoreError, StoreUnavailableError
 from chasquimq.server import Server
-from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.resp import pack
+from chasquimq.wire.fault import Fault, as_error, classify
 from tests.servers import DialectServer
 from tests.store.shelf import Shelf
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from chasquimq.store import Jobs, Link, Store
-from chasquimq.store.fault import words
+from chasquimq.wire.fault import words
 
 log = logging.getLogger(__name__)
 

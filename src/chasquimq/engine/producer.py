@@ -32,8 +32,8 @@ from chasquimq.job import Draft
 from chasquimq.policy.admission import fits
 from chasquimq.store import Store, Witness, build, open_stream
 from chasquimq.store.durability import Doubt
-from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.resp import pack
+from chasquimq.wire.fault import Fault, as_error, classify
 
 log = logging.getLogger(__name__)
 

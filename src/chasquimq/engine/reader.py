@@ -27,10 +27,10 @@ from chasquimq.errors import QueueFullError, StoreError, StoreUnavailableError
 from chasquimq.flow.pause import pause
 from chasquimq.happening import Announce, Drained, GivenBack, GroupRecreated, Read
 from chasquimq.store import Jobs, Row, Store
-from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.jobs import place
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
+from chasquimq.wire.fault import Fault, as_error, classify
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from chasquimq.config import SettleOptions
 from chasquimq.engine.holdings import Holdings
 from chasquimq.happening import Announce, CameTooLate, EventsDropped, Happening
 from chasquimq.store import Jobs, Store
-from chasquimq.store.fault import Fault, classify
+from chasquimq.wire.fault import Fault, classify
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ import msgspec
 from chasquimq.address import Address, CredentialProvider, Credentials, Endpoint
 from chasquimq.config import ConnectOptions
 from chasquimq.errors import AccessError, StoreError, StoreUnavailableError
-from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
+from chasquimq.wire.fault import Fault, as_error, classify
 
 log = logging.getLogger(__name__)
 

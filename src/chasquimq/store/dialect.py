@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 from chasquimq.config import DialectName, StreamOptions
 from chasquimq.errors import StoreError
-from chasquimq.store.fault import as_error
 from chasquimq.store.native import Native
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.portable import Portable
 from chasquimq.store.resp import pack
 from chasquimq.wire import Keys
+from chasquimq.wire.fault import as_error
 
 CRASHING = ("8.2.0", "8.2.1")  # their XACKDEL takes the server down
 

@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 from chasquimq.errors import WireError
-from chasquimq.store.fault import as_error
 from chasquimq.store.link import Link
 from chasquimq.store.pipe import Pipe, Replies
 from chasquimq.store.resp import pack
 from chasquimq.wire import EventRow, Keys, unpack_event
+from chasquimq.wire.fault import as_error
 
 Event = tuple[str, EventRow]  # its id, and what it says; a row that is no event says nothing
 

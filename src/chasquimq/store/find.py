@@ -15,7 +15,6 @@ import msgspec
 
 from chasquimq.errors import WireError
 from chasquimq.store import sighting
-from chasquimq.store.fault import as_error
 from chasquimq.store.jobs import place
 from chasquimq.store.link import Link
 from chasquimq.store.resp import pairs, text
@@ -23,6 +22,7 @@ from chasquimq.store.sighting import Row, Sighting
 from chasquimq.store.specs import Specs
 from chasquimq.store.walk import Progress, Walk, ask_all
 from chasquimq.wire import EventRow, Keys, unpack_event
+from chasquimq.wire.fault import as_error
 
 SKEW_MS = 60_000  # clocks of producers and of Redis differ by less
 FEW = 20_000  # so many rows are looked through again for a job that was on its way

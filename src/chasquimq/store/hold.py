@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from chasquimq.errors import ArgumentError, ConfigError
-from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.link import Link
 from chasquimq.store.resp import pack, pairs, text
 from chasquimq.wire import Keys
+from chasquimq.wire.fault import Fault, as_error, classify
 
 log = logging.getLogger(__name__)
 

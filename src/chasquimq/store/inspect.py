@@ -10,10 +10,10 @@ import msgspec
 from chasquimq import lua
 from chasquimq.job import Counts
 from chasquimq.repeat import PAUSED_MS
-from chasquimq.store.fault import Fault, as_error, classify
 from chasquimq.store.link import Link
 from chasquimq.store.resp import pairs, text
 from chasquimq.wire import Keys
+from chasquimq.wire.fault import Fault, as_error, classify
 
 AT_ONCE = 200  # queues per round trip: enough that thousands are few trips, and none is long
 _PLACES = (  # as look.lua wants them, and what each is

@@ -16,9 +16,9 @@ from typing import Any
 from chasquimq import lua
 from chasquimq.errors import ChasquiError, StoreUnavailableError
 from chasquimq.store.dial import Dialer
-from chasquimq.store.fault import Fault, as_error, classify, words
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import Arg, pack
+from chasquimq.wire.fault import Fault, as_error, classify, words
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from chasquimq.store import sighting
-from chasquimq.store.fault import as_error
 from chasquimq.store.find import held_by, last_delivered
 from chasquimq.store.link import Link
 from chasquimq.store.sighting import Sighting, State
 from chasquimq.store.walk import FIRST_PAGE, Progress, Walk, ask_all, next_count
 from chasquimq.wire import Keys
+from chasquimq.wire.fault import as_error
 
 
 class Listed(NamedTuple):

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from chasquimq.errors import ConfigError
-from chasquimq.store.fault import as_error
 from chasquimq.store.link import Link
 from chasquimq.store.resp import Arg
 from chasquimq.wire import Keys
+from chasquimq.wire.fault import as_error
 from chasquimq.wire.keys import check_queue_name
 
 PAGE = 1_000

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from chasquimq.store.fault import as_error
 from chasquimq.store.link import Link
 from chasquimq.store.resp import Arg
 from chasquimq.store.sighting import Row
+from chasquimq.wire.fault import as_error
 
 PAGE = 500  # rows of an answer, at the most
 PAGE_BYTES = 4_000_000  # about as much as an answer brings: jobs may be large

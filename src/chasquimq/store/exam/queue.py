@@ -14,7 +14,6 @@ import msgspec
 
 from chasquimq.errors import WireError
 from chasquimq.job import Counts
-from chasquimq.store.fault import as_error
 from chasquimq.store.hold import GIVEN_BACK_MS
 from chasquimq.store.inspect import Inspect
 from chasquimq.store.link import Link
@@ -22,6 +21,7 @@ from chasquimq.store.resp import pairs, text
 from chasquimq.store.specs import Specs
 from chasquimq.store.survey import Family
 from chasquimq.wire import Keys
+from chasquimq.wire.fault import as_error
 
 KINDS = {
     "stream": "stream",
