@@ -5,6 +5,7 @@ ChasquiError
 │   ├── ArgumentError        004  … it has an unknown name, or a value of the wrong kind
 │   └── NameTooLongError     004
 ├── WireError                003  bytes or fields we cannot read
+│   ├── MalformedError       302  … met by a Spark reader that was told to stop there
 │   └── EncodeError          002  data we cannot write
 │       └── PayloadTooLargeError  023
 ├── StoreError               001  Redis refused a command
@@ -16,6 +17,8 @@ ChasquiError
 ├── ResultTimeoutError       102  no result came in time; the job may still run
 ├── JobFailedError           103  no result will come: the job is dead
 ├── NotSupportedError        200  a form of the wire we can keep but not show
+├── DataLossError            300  events went before Spark could read them
+├── InputChangedError        301  a Spark task was run again and brought other rows
 ├── TimeLimitError           012  a handler ran for longer than it may
 ├── RetryError               010  raised by *handlers*: run this job again, after my delay
 └── UnrecoverableError       011  raised by *handlers*: do not run this job again
@@ -65,6 +68,12 @@ class WireError(ChasquiError):
     """Bytes or fields we cannot read. The entry goes to the DLQ, not to a handler."""
 
     code = "CMQ-003"
+
+
+class MalformedError(WireError):
+    """A Spark reader in mode FAILFAST met a row that it cannot read. Nothing was changed."""
+
+    code = "CMQ-302"
 
 
 class EncodeError(WireError, TypeError):
@@ -191,6 +200,39 @@ class NotSupportedError(ChasquiError):
     """A form of the wire, written by a newer program, that we can keep but not show."""
 
     code = "CMQ-200"
+
+
+class DataLossError(ChasquiError):
+    """Events were trimmed before a streaming query read them. The query stands where it stood."""
+
+    code = "CMQ-300"
+
+    def __init__(self, queue: str, lost: int, after: str) -> None:
+        super().__init__(
+            f"CHASQUI_DATA_LOSS: {lost} events of queue {queue!r} behind {after} are gone: they "
+            "were trimmed, or the stream was deleted, before they were read. Let the workers keep "
+            "more (events_max_stream_len), run the query more often, or go on without them by "
+            "failOnDataLoss=false"
+        )
+        self.queue = queue
+        self.lost = lost
+        self.after = after
+
+
+class InputChangedError(ChasquiError):
+    """A task of a Spark write was run again, and its rows are not those of the first time."""
+
+    code = "CMQ-301"
+
+    def __init__(self, partition: int, chunk: int) -> None:
+        super().__init__(
+            f"CHASQUI_NONDETERMINISTIC_INPUT: partition {partition} was computed again and differs "
+            f"from chunk {chunk} on, so that rows would be lost and doubled. Save the rows before "
+            "writing them (df.checkpoint(), or a table), sort them within partitions by something "
+            "unique, name a unique column by idColumn, or write with commitMode=staged"
+        )
+        self.partition = partition
+        self.chunk = chunk
 
 
 class _ByHandler(ChasquiError):

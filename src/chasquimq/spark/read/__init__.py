@@ -1,0 +1,1 @@
+"""Rows out of Redis: where they are (on the driver), and fetching them (on executors)."""

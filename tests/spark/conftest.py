@@ -1,0 +1,41 @@
+"""One Spark session for all tests of this folder: starting one takes seconds.
+
+`local[2,4]`: two cores, and tasks that fail are run again, as on a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from chasquimq.spark.session import session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    home: Path = tmp_path_factory.mktemp("spark")
+    made = session(
+        "tests",
+        master="local[2,4]",
+        conf={
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.default.parallelism": "2",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "1g",
+            "spark.local.dir": str(home),
+            "spark.sql.warehouse.dir": str(home / "warehouse"),
+        },
+    )
+    made.sparkContext.setLogLevel("OFF")
+    yield made
+    process = SparkContext._gateway.proc
+    made.stop()
+    SparkContext._gateway.shutdown()
+    process.stdin.close()  # which the JVM waits for
+    process.wait(30)
