@@ -4,6 +4,7 @@ A block's fence says what becomes of it:
 
     ```python           runs, in one namespace with the page's other blocks; `await` is allowed
     ```python           ... and one that calls `asyncio.run(` is a program: a process of its own
+    ```python spark     runs where there is a Spark session, as all blocks of the folders `spark` do
     ```python no-run    does not run: it needs what a test has not got
     ```text             after a block: what that block prints; `...` stands for anything
     ```sh               its lines that start with `redis-cli` or `chasqui` run, one by one

@@ -17,7 +17,12 @@ from tests.examples.run import defaults, matches, run_block, run_program
 from tests.examples.shell import run_lines
 from tests.servers import DialectServer
 
-RUN = [page for page in PAGES if any(block.kind in ("python", "sh") for block in blocks(page))]
+RUN = [
+    page
+    for page in PAGES
+    if any(block.kind in ("python", "sh") for block in blocks(page))
+    and page.parent.name != "spark"  # they have a session of their own: tests/spark/test_pages.py
+]
 MAY_NOT_RUN = 3  # blocks marked `no-run`, on all pages together
 DB = 9  # a database of its own on the shared server: pages choose their queue names freely
 

@@ -1,10 +1,12 @@
 """One Spark session for all tests of this folder: starting one takes seconds.
 
-`local[2,4]`: two cores, and tasks that fail are run again, as on a cluster.
+`local[2,4]`: two cores, and tasks that fail are run again, as on a cluster. What Spark starts has
+the environment of that moment, so the address that pages name by `urlEnv` is set before it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +15,15 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from chasquimq.spark.session import session
+from tests.servers import DIALECTS, Servers
+
+DB = 9  # where pages may choose their queue names freely
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator[SparkSession]:
     home: Path = tmp_path_factory.mktemp("spark")
+    os.environ["REDIS_URL"] = f"{servers.shared(DIALECTS[0]).url}/{DB}"
     made = session(
         "tests",
         master="local[2,4]",

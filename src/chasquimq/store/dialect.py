@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from chasquimq.config import DialectName, StreamOptions
-from chasquimq.errors import StoreError
 from chasquimq.store.native import Native
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.portable import Portable
 from chasquimq.store.resp import pack
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import as_error
-
-CRASHING = ("8.2.0", "8.2.1")  # their XACKDEL takes the server down
+from chasquimq.wire.info import parse_info, refuse_dangerous
 
 
 class Dialect(Protocol):
@@ -47,7 +45,7 @@ async def choose(pipe: Pipe, forced: DialectName | None) -> DialectName:
         pack("COMMAND", "INFO", "xcfgset") + pack("INFO", "server", "memory"), 2
     )
     if isinstance(facts, bytes):
-        _refuse_dangerous(parse_info(facts))
+        refuse_dangerous(parse_info(facts))
     if forced is not None:
         return forced
     if isinstance(known, Exception):
@@ -60,21 +58,3 @@ def build(
 ) -> Dialect:
     kind = Native if name == "native" else Portable
     return kind(keys, group=group, producer_id=producer_id, trim=trim)
-
-
-def parse_info(info: bytes) -> dict[str, str]:
-    lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
-    return {key: value for key, _, value in lines if value}
-
-
-def _refuse_dangerous(facts: dict[str, str]) -> None:
-    if facts.get("server_name", "redis") == "redis" and facts.get("redis_version") in CRASHING:
-        raise StoreError(
-            f"Redis {facts['redis_version']} crashes on XACKDEL; upgrade to 8.6.2 or newer"
-        )
-    policy = facts.get("maxmemory_policy", "")
-    if policy.startswith("allkeys-"):
-        raise StoreError(
-            f"this server evicts any key (maxmemory-policy {policy}): it would evict the queue "
-            "with every job in it. Set maxmemory-policy noeviction, or use another server"
-        )

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from chasquimq.config import Durability, DurabilityOptions
 from chasquimq.errors import StoreError, StoreUnavailableError
-from chasquimq.store.dialect import parse_info
 from chasquimq.store.link import Link
 from chasquimq.store.resp import pack
 from chasquimq.wire import Keys
+from chasquimq.wire.info import parse_info
 
 _IN_MEMORY = "the job is in the server's memory"
 

@@ -11,17 +11,15 @@ an id that a test could choose would be an id that two processes could share.
 
 from __future__ import annotations
 
-import itertools
 import os
 import weakref
-from collections.abc import Iterator
 
 _ALPHABET = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 # 256 is a multiple of 32, so folding a random byte onto the alphabet stays uniform.
 _FOLD = bytes(_ALPHABET[byte & 31] for byte in range(256))
 _PAIRS = [bytes((_ALPHABET[pair >> 5], _ALPHABET[pair & 31])) for pair in range(1024)]
 _TAIL = 16
-_SHIFTS = range(70, -1, -10)
+_SHIFTS = range(70, 9, -10)
 _POOL = 256
 
 
@@ -76,13 +74,16 @@ if hasattr(os, "register_at_fork"):  # absent where there is no fork
     os.register_at_fork(after_in_child=_forget_after_fork)
 
 
-def derived(made_ms: int, seed: bytes) -> Iterator[str]:
+def derived(made_ms: int, seed: bytes, first: int, count: int) -> list[bytes]:
     """Ids that are the same each time they are made of the same: for work that may be done twice.
 
-    The 80 bits of `seed` count up, so ids of one seed sort in the order they were made in.
+    The 80 bits of `seed` count up from number `first` on, so ids of one seed sort in their order.
     """
-    head = _stamp(made_ms).decode()
-    start = int.from_bytes(seed[:10], "big")
-    for count in itertools.count():
-        number = (start + count) % 2**80
-        yield head + "".join([_PAIRS[number >> shift & 1023].decode() for shift in _SHIFTS])
+    head, start = _stamp(made_ms), int.from_bytes(seed[:10], "big") + first
+    ids: list[bytes] = []
+    while len(ids) < count:
+        number = (start + len(ids)) % 2**80
+        front = head + b"".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
+        last = number & 1023
+        ids += [front + pair for pair in _PAIRS[last : last + count - len(ids)]]
+    return ids

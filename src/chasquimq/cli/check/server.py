@@ -16,8 +16,8 @@ from chasquimq.cli.check.finding import (
     Shell,
 )
 from chasquimq.cli.render import size
-from chasquimq.store.dialect import CRASHING
 from chasquimq.store.exam.server import ServerFacts
+from chasquimq.wire.info import CRASHING
 
 KINDS: dict[str, Severity] = {
     "server.unreachable": PROBLEM,

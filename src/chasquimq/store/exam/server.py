@@ -17,8 +17,8 @@ import msgspec
 
 from chasquimq import lua
 from chasquimq.errors import StoreError, StoreUnavailableError
-from chasquimq.store.dialect import parse_info
 from chasquimq.store.link import Link
+from chasquimq.wire.info import parse_info
 
 SETTINGS = (
     "maxmemory",
