@@ -207,9 +207,10 @@ class DataLossError(ChasquiError):
 
     code = "CMQ-300"
 
-    def __init__(self, queue: str, lost: int, after: str) -> None:
+    def __init__(self, queue: str, lost: int | None, after: str) -> None:
+        many = "an unknown number of" if lost is None else lost
         super().__init__(
-            f"CHASQUI_DATA_LOSS: {lost} events of queue {queue!r} behind {after} are gone: they "
+            f"CHASQUI_DATA_LOSS: {many} events of queue {queue!r} behind {after} are gone: they "
             "were trimmed, or the stream was deleted, before they were read. Let the workers keep "
             "more (events_max_stream_len), run the query more often, or go on without them by "
             "failOnDataLoss=false"

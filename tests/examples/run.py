@@ -45,7 +45,9 @@ def defaults(**options: Any) -> Iterator[None]:
             door.update(old)
 
 
-async def run_block(page: str, block: Block, namespace: dict[str, Any]) -> str:
+async def run_block(
+    page: str, block: Block, namespace: dict[str, Any], limit_s: float = PROGRAM_S
+) -> str:
     """Execute a block, `await` at top level included; answers what it printed."""
     # Line numbers as on the page, so that a traceback points there.
     source = "\n" * (block.line - 1) + block.text
@@ -55,7 +57,7 @@ async def run_block(page: str, block: Block, namespace: dict[str, Any]) -> str:
     with contextlib.redirect_stdout(out):
         answer = eval(code, namespace)
         if inspect.isawaitable(answer):
-            async with asyncio.timeout(PROGRAM_S):
+            async with asyncio.timeout(limit_s):
                 await answer
     return out.getvalue()
 

@@ -24,6 +24,7 @@ def runs(page: Path, block: Block) -> bool:
     return block.kind == "python spark"
 
 
+BLOCK_S = 120.0  # Spark takes its time on a busy machine
 RUN = [page for page in PAGES if any(runs(page, block) for block in blocks(page))]
 
 
@@ -47,7 +48,7 @@ async def test_a_page_runs(page: Path, place: dict[str, Any], tmp_path: Path) ->
             if block.kind == "sh":
                 printed = await asyncio.to_thread(run_lines, block, client, place, tmp_path)
             else:
-                printed = await run_block(name(page), block, namespace)
+                printed = await run_block(name(page), block, namespace, BLOCK_S)
             if block.prints is not None:
                 where = f"{name(page)}:{block.line}"
                 assert matches(block.prints, printed), f"{where} printed\n{printed}"

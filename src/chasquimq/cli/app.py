@@ -20,6 +20,7 @@ from chasquimq.cli import (
     pause,
     repeatable,
     server,
+    spark,
     watch,
     worker,
 )
@@ -74,6 +75,7 @@ app.command(rich_help_panel=OPERATE, epilog=pause.RESUME_EXAMPLES)(pause.resume)
 app.command(rich_help_panel=RUN, epilog=worker.EXAMPLES)(worker.worker)
 app.command(rich_help_panel=RUN, epilog=dev.EXAMPLES)(dev.dev)
 app.command(rich_help_panel=RUN, epilog=server.EXAMPLES)(server.server)
+app.add_typer(spark.spark, rich_help_panel=RUN)
 
 
 def build() -> Any:

@@ -1,30 +1,45 @@
 -- Add a chunk of a partition, unless it is in: the marker has a digest of each chunk that is.
 --
+-- With     part_spark_row
 -- KEYS     1 stream      2 run      3 the partition's marker
 -- ARGV     1 number of the chunk      2 its digest, 16 bytes      3 markers live, ms
---          4 the stream holds no more than this      5... two per row: envelope, name
+--          4 the stream holds no more than this      5 about so many events are kept, 0: not told
+--          6 per row there are 2: envelope, name; or 4: due and the caller's own id as well
+--          7... the rows
 -- Returns  {1 added, 0 it was in, -1 no room now, -2 another chunk of this number is in,
---           -3 the one before it is missing; the stream's length}
+--           -3 those before it are unknown, or the run; the stream's length; room it needs}
 
-local number, rows = tonumber(ARGV[1]), (#ARGV - 4) / 2
-local length = redis.call('XLEN', KEYS[1])
-local known = redis.call('STRLEN', KEYS[3]) / 16
-if redis.call('HGET', KEYS[2], 'state') == 'done' then return {0, length} end
+local number, width = tonumber(ARGV[1]), tonumber(ARGV[6])
+-- All keys are read before any is written: one of a wrong type must not leave half a chunk.
+local length, known = redis.call('XLEN', KEYS[1]), redis.call('STRLEN', KEYS[3]) / 16
+-- The run counts chunks, too: it may live longer than a marker, whose rows would come in again.
+local part = 'part:' .. string.match(KEYS[3], '%d+$')
+local state, counted = unpack(redis.call('HMGET', KEYS[2], 'state', part))
+if state == 'done' then return {0, length, 0} end
+if not state or known ~= tonumber(counted or 0) then return {-3, length, 0} end
 if number < known then
   local digest = redis.call('GETRANGE', KEYS[3], number * 16, number * 16 + 15)
-  return {digest == ARGV[2] and 0 or -2, length}
+  return {digest == ARGV[2] and 0 or -2, length, 0}
 end
-if number > known then return {-3, length} end
-if length + rows > tonumber(ARGV[4]) then return {-1, length} end
-for i = 5, #ARGV, 2 do
-  if ARGV[i + 1] == '' then
-    redis.call('XADD', KEYS[1], '*', 'd', ARGV[i])
+if number > known then return {-3, length, 0} end
+local tag, wanted, added = string.sub(KEYS[1], 1, -7), (#ARGV - 6) / width, 0
+if width == 4 then
+  redis.call('ZCARD', tag .. 'delayed')
+  for i = 9, #ARGV, 4 do if not enters(ARGV[i]) then wanted = wanted - 1 end end
+end
+if wanted > 0 and length + wanted > tonumber(ARGV[4]) then return {-1, length, wanted} end
+for i = 7, #ARGV, width do
+  if width == 2 then
+    added = added + add_row(tag, ARGV[i], ARGV[i + 1], '')
   else
-    redis.call('XADD', KEYS[1], '*', 'd', ARGV[i], 'n', ARGV[i + 1])
+    added = added + add_row(tag, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[5])
   end
 end
+wake(tag)
 redis.call('APPEND', KEYS[3], ARGV[2])
 redis.call('PEXPIRE', KEYS[3], ARGV[3])
-redis.call('HINCRBY', KEYS[2], 'rows', rows)
+redis.call('HINCRBY', KEYS[2], part, 1)
+redis.call('HINCRBY', KEYS[2], 'rows', added)
+redis.call('HINCRBY', KEYS[2], 'skipped', (#ARGV - 6) / width - added)
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
-return {1, length + rows}
+return {1, length + wanted, wanted}

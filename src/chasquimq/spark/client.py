@@ -10,23 +10,30 @@ connect again (which loads the scripts) and send once more what was not answered
 
 from __future__ import annotations
 
+import logging
+import random
+import select
 import socket
 import ssl
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import hiredis
 
 from chasquimq import lua
-from chasquimq.address import Address
+from chasquimq.address import Address, Endpoint
 from chasquimq.config import ConnectOptions
-from chasquimq.errors import AccessError, StoreError, StoreUnavailableError
+from chasquimq.errors import AccessError, ChasquiError, StoreError, StoreUnavailableError
 from chasquimq.wire.fault import Fault, as_error, classify
 
+log = logging.getLogger(__name__)
+
 Arg = bytes | str | int
-READ_BYTES = 1 << 18
+READ_BYTES = WRITE_BYTES = 1 << 18
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 PATIENCE_S = 30.0  # of trouble in a row; beyond it the task fails, and Spark has its own patience
 
 
@@ -47,9 +54,10 @@ class Client:
         self._ssl = address.ssl_context()
         self._socket: socket.socket | None = None
         self._reader = hiredis.Reader()
+        self._arrived: deque[bytes] = deque()  # not yet fed to it
         self._waiting: deque[bytes] = deque()  # sent, not answered
         self._trouble_since: float | None = None
-        self._pause_s = self._options.retry_ms / 1000
+        self._pause_s = 0.0
 
     def __enter__(self) -> Client:
         return self
@@ -58,7 +66,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """What was not collected is forgotten; the next command connects again."""
         self._waiting.clear()
+        self._trouble_since = None
         self._hang_up()
 
     def ask(self, *command: Arg) -> Any:
@@ -69,14 +79,14 @@ class Client:
         return reply
 
     def ask_each(self, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
-        """As many answers, asked for in one write; errors among them as values."""
+        """As many answers, in order; errors among them as values."""
         assert not self._waiting, "answers are still on their way: collect() them first"
-        if not commands:
-            return []
-        self._send([_pack(command) for command in commands])
+        if commands:
+            self._send([_pack(command) for command in commands])
         return self.collect()
 
     def run(self, script: str, keys: Sequence[Arg], args: Sequence[Arg] = ()) -> Any:
+        assert script in self._scripts, f"name {script} among the scripts of this client"
         return self.ask(*lua.call(script, keys, args))
 
     def post(self, *command: Arg) -> None:
@@ -90,19 +100,7 @@ class Client:
         """Answers, in order, until no more than so many are still to come."""
         replies: list[Any] = []
         while len(self._waiting) > until:
-            try:
-                reply = self._read()
-            except OSError as error:
-                self._mend(error)
-                continue
-            if isinstance(reply, Exception):
-                fault = classify(reply)
-                if fault in (Fault.AWAY, Fault.SCRIPT):
-                    self._mend(reply)
-                    continue
-            self._waiting.popleft()
-            self._trouble_since = None
-            replies.append(reply)
+            replies.append(self._next())
         return replies
 
     # -- the connection --------------------------------------------------------------------------
@@ -111,74 +109,148 @@ class Client:
         self._waiting.extend(packed)
         try:
             if self._socket is None:
-                self._connect()  # which sends all that waits
+                self._open()  # which sends all that waits
             else:
-                self._socket.sendall(b"".join(packed))
-        except OSError as error:
+                self._write(self._socket, b"".join(packed))
+        except (OSError, StoreUnavailableError) as error:
             self._mend(error)
 
+    def _write(self, line: socket.socket, data: bytes) -> None:
+        """Takes in what is answered meanwhile: two who only write wait for each other for ever."""
+        ready = select.poll()
+        ready.register(line, select.POLLIN | select.POLLOUT)
+        rest = memoryview(data)
+        line.settimeout(0)  # something may have come that is no answer, as TLS sends its tickets
+        while rest:
+            events = ready.poll(self._options.reply_ms)
+            if not events:
+                raise TimeoutError
+            with suppress(*_NOT_NOW):
+                if events[0][1] & select.POLLIN:
+                    self._take(line)
+            with suppress(*_NOT_NOW):
+                if events[0][1] & ~select.POLLIN:  # or it is broken, which sending tells
+                    rest = rest[line.send(rest[:WRITE_BYTES]) :]
+        line.settimeout(self._options.reply_ms / 1000)
+
+    def _take(self, line: socket.socket) -> None:
+        data = line.recv(READ_BYTES)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self._arrived.append(data)
+
+    def _next(self) -> Any:
+        while True:
+            try:
+                reply = self._read()
+            except OSError as error:
+                self._mend(error)
+                continue
+            if isinstance(reply, Exception) and classify(reply) in (Fault.AWAY, Fault.SCRIPT):
+                self._mend(reply)
+                continue
+            self._waiting.popleft()
+            self._trouble_since = None
+            return reply
+
     def _read(self) -> Any:
-        while (reply := self._reader.gets()) is False:
-            if self._socket is None:
-                raise ConnectionError("not connected")
-            data = self._socket.recv(READ_BYTES)
-            if not data:
-                raise ConnectionError("the server closed the connection")
-            self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is False:
+                if not self._arrived:
+                    if self._socket is None:
+                        raise ConnectionError("not connected")
+                    self._take(self._socket)
+                # Piece by piece: behind each answer the reader moves all that it was fed.
+                self._reader.feed(self._arrived.popleft())
+        except hiredis.ProtocolError:
+            raise ConnectionError("what answers there is no Redis") from None
         return reply
 
     def _mend(self, why: Exception) -> None:
         """Connect again and send what waits; the caller hears of it when patience ends."""
         while True:
             self._hang_up()
-            now = time.monotonic()
-            if self._trouble_since is None:
-                self._trouble_since = now
-                self._pause_s = self._options.retry_ms / 1000
-            elif now - self._trouble_since > self._patience_s:
-                self._waiting.clear()
-                raise self._unavailable(why) from None
-            time.sleep(self._pause_s)
-            self._pause_s = min(self._pause_s * 2, self._options.max_retry_ms / 1000)
+            self._bear(why)
             try:
-                self._connect()
+                self._open()
                 return
             except (OSError, StoreUnavailableError) as error:
                 why = error
 
-    def _unavailable(self, why: Exception) -> StoreError:
-        if isinstance(why, StoreError):
-            return why
-        if isinstance(why, TimeoutError):
-            why = TimeoutError("no answer in time")
-        return StoreUnavailableError(
-            f"cannot reach Redis at {self.address} ({why}); is it running there?"
-        )
+    def _bear(self, why: Exception) -> None:
+        """The first trouble is answered at once, and silently: servers close what is idle."""
+        now = time.monotonic()
+        if self._trouble_since is None:
+            self._trouble_since, self._pause_s = now, 0.0
+            return
+        if now - self._trouble_since > self._patience_s:
+            self.close()
+            raise self._unavailable(why) from None
+        if not self._pause_s:
+            log.warning("%s; trying again", self._words(why))
+            self._pause_s = self._options.retry_ms / 1000
+        time.sleep(self._pause_s * random.uniform(0.5, 1.0))  # not all executors at once
+        self._pause_s = min(self._pause_s * 2, self._options.max_retry_ms / 1000)
 
-    def _connect(self) -> None:
-        endpoint = self.address.resolve()
-        timeout = self._options.timeout_ms / 1000
+    def _unavailable(self, why: Exception) -> StoreUnavailableError:
+        tried = f" (tried for {self._patience_s:.0f} s)" if self._patience_s >= 1 else ""
+        return StoreUnavailableError(self._words(why) + tried)
+
+    def _words(self, why: Exception) -> str:
+        if isinstance(why, ChasquiError):
+            return str(why.args[0])
+        if isinstance(why, hiredis.ReplyError):
+            return f"Redis at {self.address} does not serve us ({why})"
+        if isinstance(why, TimeoutError):
+            return f"no answer from Redis at {self.address}"
+        return f"cannot reach Redis at {self.address} ({why}); is it running there?"
+
+    def _open(self) -> None:
+        """Connect, greet, and send all that waits."""
         try:
+            self._socket = self._connect(self.address.resolve())
+            self._reader = hiredis.Reader()
+            self._arrived.clear()
+            self._greet(self._socket)
+        except (OSError, StoreUnavailableError):
+            raise
+        except ChasquiError:  # nobody but a person can mend it
+            self.close()
+            raise
+        self._write(self._socket, b"".join(self._waiting))
+
+    def _connect(self, endpoint: Endpoint) -> socket.socket:
+        seconds = self._options.timeout_ms / 1000
+        if endpoint.path is not None:
+            raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        else:
+            raw = socket.create_connection((endpoint.host, endpoint.port), seconds)
+        try:
+            raw.settimeout(seconds)
             if endpoint.path is not None:
-                raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                raw.settimeout(timeout)
                 raw.connect(endpoint.path)
             else:
-                raw = socket.create_connection((endpoint.host, endpoint.port), timeout)
                 raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._ssl is not None:
-                raw = self._ssl.wrap_socket(raw, server_hostname=endpoint.host)
+                raw = self._encrypted(raw, self._ssl, endpoint)
         except ssl.SSLCertVerificationError as error:
+            raw.close()
             raise AccessError(
                 f"the certificate of {self.address} was refused ({error.verify_message}); "
                 "give its authority by ?ssl_ca_certs=/path"
             ) from None
-        raw.settimeout(self._options.reply_ms / 1000)
-        self._socket = raw
-        self._reader = hiredis.Reader()
-        self._greet(raw)
-        if self._waiting:
-            raw.sendall(b"".join(self._waiting))
+        except OSError:
+            raw.close()
+            raise
+        return raw
+
+    def _encrypted(
+        self, raw: socket.socket, context: ssl.SSLContext, endpoint: Endpoint
+    ) -> socket.socket:
+        try:
+            return context.wrap_socket(raw, server_hostname=endpoint.host)
+        except TimeoutError:
+            raise ConnectionError("nobody answers in TLS") from None
 
     def _greet(self, raw: socket.socket) -> None:
         password = self.address.password
@@ -188,22 +260,25 @@ class Client:
             greetings.append(("AUTH", *who, password.reveal()))
         greetings.append(("SELECT", self.address.db) if self.address.db else ("PING",))
         greetings += [("SCRIPT", "LOAD", lua.SOURCES[name]) for name in self._scripts]
-        raw.sendall(b"".join(map(_pack, greetings)))
-        for command in greetings:
-            reply = self._read()
-            if not isinstance(reply, Exception):
-                continue
-            if command[0] == "AUTH":
-                if "without any password" in str(reply):
-                    continue
-                if classify(reply) is Fault.REFUSED:
-                    # Not in the server's words: one that has no AUTH repeats its arguments.
-                    raise StoreError(f"{self.address} does not take AUTH; is it behind a proxy?")
-            if classify(reply) is Fault.ACCESS and password is None:
-                raise AccessError(
-                    f"{self.address} wants a password: give the address by urlEnv or secretFile"
-                )
-            raise as_error(reply, f"connecting to {self.address}")
+        self._write(raw, b"".join(map(_pack, greetings)))
+        replies = [(command[0], self._read()) for command in greetings]
+        for command, reply in replies:
+            if isinstance(reply, Exception):
+                self._refused(str(command), reply)
+
+    def _refused(self, command: str, reply: Exception) -> None:
+        """What the server has against a greeting."""
+        fault, password = classify(reply), self.address.password
+        if command == "AUTH" and "without any password" in str(reply):
+            return
+        if command == "AUTH" and fault is Fault.REFUSED:
+            # Not in the server's words: one that has no AUTH repeats its arguments.
+            raise StoreError(f"{self.address} does not take AUTH; is it behind a proxy?")
+        if fault is Fault.ACCESS and password is None and "NOAUTH" in str(reply):
+            raise AccessError(
+                f"{self.address} wants a password: give the address by urlEnv or secretFile"
+            )
+        raise as_error(reply, f"connecting to {self.address}")
 
     def _hang_up(self) -> None:
         if self._socket is not None:

@@ -1,19 +1,15 @@
-"""What may be said by `.option(...)`, read once into frozen structs.
-
-Spark's options are texts whose names know no case. Each is named here as the documentation writes
-it, beside what reads it; what is in neither table is refused with the nearest that is.
-"""
+"""The options of `format("chasqui")`, read once into frozen structs that check themselves."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
-from chasquimq.config import MAX_MS, Options, at_least, check_within, nearest, one_of, within
-from chasquimq.errors import ArgumentError, ConfigError
-from chasquimq.spark.place import Place, read_place
+from chasquimq.config import MAX_MS, Options, check_least, check_within, one_of
+from chasquimq.errors import ConfigError
+from chasquimq.spark import said
+from chasquimq.spark.said import Offsets, Reading, name_of
 from chasquimq.spark.secret import Where
 from chasquimq.wire import check_queue_name
 
@@ -24,7 +20,6 @@ CommitMode = Literal["direct", "staged"]
 OnFull = Literal["wait", "fail"]
 Written = Literal["value", "json", "binary"]
 
-Offsets = Literal["earliest", "latest"] | dict[str, Place]
 IN_STREAMS: frozenset[str] = frozenset(("jobs", "dlq", "events"))  # views whose rows have places
 CORRUPT = "_corrupt_record"
 
@@ -51,23 +46,34 @@ class SourceOptions(Options, frozen=True):
         one_of("view", self.view, get_args(View))
         one_of("payloadFormat", self.payload_format, get_args(PayloadFormat))
         one_of("mode", self.mode, get_args(Mode))
-        if not self.group:
-            raise ConfigError("group must not be empty")
         check_within("fetchSize", self.fetch_size, 1, 100_000)
         for name in ("max_offsets_per_trigger", "min_partitions"):
             if getattr(self, name) is not None:
-                at_least(self, 1, name)
+                check_least(name_of(name), getattr(self, name), 1)
         if (self.payload_format == "struct") != (self.payload_schema is not None):
             raise ConfigError(
                 "payloadFormat=struct and payloadSchema belong together: give the schema as DDL, "
                 "as in payloadSchema='order_id BIGINT, total DOUBLE'"
             )
-        if self.starting_offsets == "latest" and self.starting_timestamp is not None:
+        self._check_stretch()
+
+    def _check_stretch(self) -> None:
+        """From where to where: said once, of queues that are read, and not backwards."""
+        start, end = self.starting_timestamp, self.ending_timestamp
+        if self.starting_offsets != "earliest" and start is not None:
             raise ConfigError("give startingOffsets or startingTimestamp, not both")
-        for offsets in (self.starting_offsets, self.ending_offsets):
-            strange = [name for name in offsets if name not in self.queues] if offsets else []
-            if isinstance(offsets, dict) and strange:
-                raise ConfigError(f"offsets are given for {strange[0]!r:.80}, which is not read")
+        if self.ending_offsets != "latest" and end is not None:
+            raise ConfigError("give endingOffsets or endingTimestamp, not both")
+        if self.ending_offsets == "earliest":
+            raise ConfigError(
+                "endingOffsets=earliest would read nothing; leave it out, or give ids"
+            )
+        if start is not None and end is not None and start > end:
+            raise ConfigError("startingTimestamp is later than endingTimestamp")
+        named = [self.starting_offsets, self.ending_offsets]
+        for queue in (name for offsets in named if isinstance(offsets, dict) for name in offsets):
+            if queue not in self.queues:
+                raise ConfigError(f"offsets are given for {queue!r:.80}, which is not read")
 
 
 class SinkOptions(Options, frozen=True):
@@ -79,7 +85,9 @@ class SinkOptions(Options, frozen=True):
     marker_ttl_ms: int = 86_400_000
     payload_format: Written = "value"
     max_payload_bytes: int = 1_048_576
+    max_delay_ms: int = 2_592_000_000  # 0: no limit
     max_stream_len: int = 1_000_000
+    events_max_stream_len: int = 100_000  # 0: no event is told of delayed rows
     on_full: OnFull = "wait"
     wait_timeout_ms: int = 600_000
     chunk_rows: int = 250
@@ -90,10 +98,15 @@ class SinkOptions(Options, frozen=True):
             one_of("commitMode", self.commit_mode, get_args(CommitMode))
         one_of("onFull", self.on_full, get_args(OnFull))
         one_of("payloadFormat", self.payload_format, get_args(Written))
-        at_least(self, 1, "max_payload_bytes", "max_stream_len", "chunk_bytes")
-        within(self, "chunk_rows", 1, 1_000)  # one script call: the server serves nobody meanwhile
-        within(self, "marker_ttl_ms", 1_000, MAX_MS)
-        within(self, "wait_timeout_ms", 0, MAX_MS)
+        for name in ("max_payload_bytes", "max_stream_len"):
+            check_least(name_of(name), getattr(self, name), 1)
+        # One script call: the server serves nobody meanwhile.
+        check_within("chunkRows", self.chunk_rows, 1, 1_000)
+        check_within("chunkBytes", self.chunk_bytes, 1, 16_777_216)
+        check_within("maxDelayMs", self.max_delay_ms, 0, MAX_MS)
+        check_least("eventsMaxStreamLen", self.events_max_stream_len, 0)
+        check_within("markerTtlMs", self.marker_ttl_ms, 1_000, MAX_MS)
+        check_within("waitTimeoutMs", self.wait_timeout_ms, 0, MAX_MS)
         if self.commit_mode == "staged" and self.id_column is not None:
             raise ConfigError("idColumn needs no staging: leave out commitMode=staged")
         if self.run_id is not None:
@@ -102,155 +115,91 @@ class SinkOptions(Options, frozen=True):
 
 def check_run_id(run_id: str) -> None:
     """It is part of a key, and people type it."""
-    known = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-    if not run_id or len(run_id) > 200 or not set(run_id) <= known:
+    if not re.fullmatch(r"[\w.-]{1,200}", run_id, re.ASCII):
         raise ConfigError(
             f"runId {run_id[:80]!r} must be 1 to 200 of the characters a-z A-Z 0-9 . _ -"
         )
+    if run_id in ("id", "queries"):
+        raise ConfigError(f"runId {run_id!r} names a key of the sink's own; give it another")
 
 
-# -- texts become values -----------------------------------------------------------------------
-
-
-def _text(name: str, text: str) -> str:
-    return text
-
-
-def _whole(name: str, text: str) -> int:
-    if not text.strip().isascii() or not text.strip().lstrip("-").isdigit():
-        raise ArgumentError(f"{name} is a whole number, got {text!r:.80}")
-    return int(text)
-
-
-def _truth(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ArgumentError(f"{name} is true or false, got {text!r:.80}")
-    return text.lower() == "true"
-
-
-def _lower(name: str, text: str) -> str:
-    return text.lower()
-
-
-def _upper(name: str, text: str) -> str:
-    return text.upper()
-
-
-def _offsets(name: str, text: str) -> Offsets:
-    """earliest, latest, or `{"queue": "<entry id>"}`."""
-    if text.lower() == "earliest":
-        return "earliest"
-    if text.lower() == "latest":
-        return "latest"
-    try:
-        given = json.loads(text)
-        if not isinstance(given, dict) or not all(isinstance(one, str) for one in given.values()):
-            raise ValueError
-    except ValueError:
-        raise ConfigError(
-            f'{name} is earliest, latest or {{"queue": "<entry id>"}}, got {text!r:.80}'
-        ) from None
-    return {queue: read_place(place) for queue, place in given.items()}
-
-
-def _moment(name: str, text: str) -> int:
-    """Epoch milliseconds, as in Kafka's source, or ISO 8601; without a zone it is UTC."""
-    if text.isascii() and text.isdigit():
-        return check_within(name, int(text), 0, MAX_MS)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(
-            f"{name} is epoch milliseconds or like 2026-11-16T12:00:00Z, got {text!r:.80}"
-        ) from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-Reading = Callable[[str, str], Any]
-_WHERE: dict[str, tuple[str, Reading]] = {
-    "url": ("url", _text),
-    "urlEnv": ("url_env", _text),
-    "secretFile": ("secret_file", _text),
+_WHERE: dict[str, Reading] = {"url": said.text, "urlEnv": said.text, "secretFile": said.text}
+# What load("emails") says, and load(["emails", "orders"]).
+_QUEUE: dict[str, Reading] = {"queue": said.text, "path": said.text, "paths": said.listed}
+SOURCE: dict[str, Reading] = {
+    "view": said.lower,
+    "group": said.text,
+    "startingOffsets": said.offsets,
+    "endingOffsets": said.offsets,
+    "startingTimestamp": said.moment,
+    "endingTimestamp": said.moment,
+    "maxOffsetsPerTrigger": said.whole,
+    "minPartitions": said.whole,
+    "failOnDataLoss": said.truth,
+    "payloadFormat": said.lower,
+    "payloadSchema": said.text,
+    "mode": said.upper,
+    "fetchSize": said.whole,
+    "pushdown": said.truth,
 }
-_QUEUE: dict[str, tuple[str, Reading]] = {"queue": ("queue", _text), "path": ("path", _text)}
-SOURCE: dict[str, tuple[str, Reading]] = {
-    "view": ("view", _lower),
-    "group": ("group", _text),
-    "startingOffsets": ("starting_offsets", _offsets),
-    "endingOffsets": ("ending_offsets", _offsets),
-    "startingTimestamp": ("starting_timestamp", _moment),
-    "endingTimestamp": ("ending_timestamp", _moment),
-    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _whole),
-    "minPartitions": ("min_partitions", _whole),
-    "failOnDataLoss": ("fail_on_data_loss", _truth),
-    "payloadFormat": ("payload_format", _lower),
-    "payloadSchema": ("payload_schema", _text),
-    "mode": ("mode", _upper),
-    "fetchSize": ("fetch_size", _whole),
-    "pushdown": ("pushdown", _truth),
+SINK: dict[str, Reading] = {
+    "commitMode": said.lower,
+    "idColumn": said.text,
+    "runId": said.text,
+    "markerTtlMs": said.whole,
+    "payloadFormat": said.lower,
+    "maxPayloadBytes": said.whole,
+    "maxDelayMs": said.whole,
+    "maxStreamLen": said.whole,
+    "eventsMaxStreamLen": said.whole,
+    "onFull": said.lower,
+    "waitTimeoutMs": said.whole,
+    "chunkRows": said.whole,
+    "chunkBytes": said.whole,
 }
-SINK: dict[str, tuple[str, Reading]] = {
-    "commitMode": ("commit_mode", _lower),
-    "idColumn": ("id_column", _text),
-    "runId": ("run_id", _text),
-    "markerTtlMs": ("marker_ttl_ms", _whole),
-    "payloadFormat": ("payload_format", _lower),
-    "maxPayloadBytes": ("max_payload_bytes", _whole),
-    "maxStreamLen": ("max_stream_len", _whole),
-    "onFull": ("on_full", _lower),
-    "waitTimeoutMs": ("wait_timeout_ms", _whole),
-    "chunkRows": ("chunk_rows", _whole),
-    "chunkBytes": ("chunk_bytes", _whole),
-}
-# What Spark itself puts among the options of a streaming query.
-_OF_SPARK = frozenset(("checkpointlocation", "queryname"))
+_OF_PLACES = ("starting_offsets", "ending_offsets", "starting_timestamp", "ending_timestamp")
 
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
-    said = _read(given, SOURCE)
-    names = _queue_of(said)
-    queues = tuple(dict.fromkeys(name.strip() for name in names.split(",")))
+    told = said.read(given, _WHERE | _QUEUE | SOURCE)
+    queues = tuple(dict.fromkeys(name.strip() for name in _queue_of(told).split(",")))
     for queue in queues:
         check_queue_name(queue)
-    if "payload_schema" in said:
-        said.setdefault("payload_format", "struct")
-    return SourceOptions(where=_where(said), queues=queues, **said)
+    if "payload_schema" in told:
+        told.setdefault("payload_format", "struct")
+    options = SourceOptions(where=_where(told), queues=queues, **told)
+    if options.view not in IN_STREAMS:
+        _refuse((name for name in _OF_PLACES if name in told), options.view)
+    return options
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
-    said = _read(given, SINK)
-    queue = _queue_of(said)
+    told = said.read(given, _WHERE | _QUEUE | SINK)
+    queue = _queue_of(told).strip()
     if "," in queue:
         raise ConfigError(f"one queue is written at a time, got {queue!r:.80}")
     check_queue_name(queue)
-    return SinkOptions(where=_where(said), queue=queue, **said)
+    return SinkOptions(where=_where(told), queue=queue, **told)
 
 
-def _read(given: Mapping[str, str], known: dict[str, tuple[str, Reading]]) -> dict[str, Any]:
-    table = {name.lower(): (name, *row) for name, row in (_WHERE | _QUEUE | known).items()}
-    said: dict[str, Any] = {}
-    for word, text in given.items():
-        if word.lower() in _OF_SPARK:
-            continue
-        if word.lower() not in table:
-            names = [*_WHERE, *_QUEUE, *known]
-            by_lower = {name.lower(): name for name in names}
-            hint = nearest(word.lower(), sorted(by_lower))
-            for lower, name in by_lower.items():
-                hint = hint.replace(f"'{lower}'", f"'{name}'")
-            raise ArgumentError(f"format('chasqui') has no option {word!r:.80}; {hint}")
-        name, field, reading = table[word.lower()]
-        said[field] = reading(name, text)
-    return said
-
-
-def _queue_of(said: dict[str, Any]) -> str:
-    queue: str | None = said.pop("queue", None)
-    path: str | None = said.pop("path", None)
-    if queue is None and path is None:
+def _queue_of(told: dict[str, Any]) -> str:
+    named = [told.pop(name) for name in _QUEUE if name in told]
+    if len(named) > 1:
+        raise ConfigError("the queue is named twice: by the option, and by load(...) or save(...)")
+    if not named:
         raise ConfigError("which queue? Give it by .option('queue', 'emails')")
-    return queue if queue is not None else str(path)
+    return str(named[0])
 
 
-def _where(said: dict[str, Any]) -> Where:
-    return Where(**{field: said.pop(field) for field, _ in _WHERE.values() if field in said})
+def _where(told: dict[str, Any]) -> Where:
+    fields = [said.field_of(name) for name in _WHERE]
+    return Where(**{field: told.pop(field) for field in fields if field in told})
+
+
+def _refuse(fields: Iterable[str], view: View) -> None:
+    """Rows of these views have no places: to ignore the option would be to read too much."""
+    for field in fields:
+        raise ConfigError(
+            f"{name_of(field)} is for the views {', '.join(sorted(IN_STREAMS))}; "
+            f"filter the rows of view {view} instead"
+        )

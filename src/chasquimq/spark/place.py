@@ -44,4 +44,7 @@ def read_place(entry_id: str | bytes) -> Place:
     found = _ID.fullmatch(text)
     if not found:
         raise ConfigError(f"{text!r:.80} is no entry id; it looks like 1700000000000-0")
-    return Place(int(found[1]), int(found[2] or 0))
+    place = Place(int(found[1]), int(found[2] or 0))
+    if max(place) > LAST_SEQ:
+        raise ConfigError(f"{text!r:.80} is no entry id: its numbers have at most 64 bits")
+    return place

@@ -15,15 +15,15 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
-    VariantType,
 )
 
 from chasquimq.config import nearest
 from chasquimq.errors import ConfigError
+from chasquimq.spark.decode.payload import form_of
 from chasquimq.spark.options import CORRUPT, SourceOptions, View
 
 TEXT, NUMBER, MOMENT = StringType(), LongType(), TimestampType()
-BACKOFF = StructType(
+BACKOFF = StructType(  # as in `decode/envelope.py`
     [
         StructField("kind", TEXT),
         StructField("delay_ms", NUMBER),
@@ -93,7 +93,6 @@ COLUMNS: dict[View, Columns] = {
         "missed_fires": TEXT,
     },
 }
-_PAYLOADS = (StringType, BinaryType, VariantType, StructType)
 
 
 def schema_of(options: SourceOptions) -> str:
@@ -111,19 +110,30 @@ def check_schema(wanted: StructType, options: SourceOptions) -> None:
     """A caller's own schema picks columns, and the form of payloads: nothing is decoded that it
     leaves out."""
     known = _columns(options)
+    if not wanted.fields:
+        raise ConfigError(f"the schema names no column; view {options.view} has {', '.join(known)}")
     for field in wanted.fields:
         if field.name not in known:
             hint = nearest(field.name, sorted(known))
             raise ConfigError(f"view {options.view} has no column {field.name!r:.80}; {hint}")
-        kind = known[field.name]
-        if kind is None and isinstance(field.dataType, _PAYLOADS):
-            continue
-        if field.dataType != kind:
-            may_be = "string, binary, variant or a struct" if kind is None else kind.simpleString()
+        if wanted.names.count(field.name) > 1:
+            raise ConfigError(f"the schema names the column {field.name} twice")
+        if not field.nullable:
             raise ConfigError(
-                f"column {field.name} of view {options.view} is {may_be}, "
-                f"not {field.dataType.simpleString()}"
+                f"column {field.name} cannot be NOT NULL: it is null where a row cannot be read"
             )
+        _check_type(field, known[field.name], options)
+
+
+def _check_type(field: StructField, kind: DataType | None, options: SourceOptions) -> None:
+    if kind is None and form_of(field.dataType, field.name) is not None:
+        return
+    if field.dataType != kind:
+        may_be = "string, binary, variant or a struct" if kind is None else kind.simpleString()
+        raise ConfigError(
+            f"column {field.name} of view {options.view} is {may_be}, "
+            f"not {field.dataType.simpleString()}"
+        )
 
 
 def _columns(options: SourceOptions) -> Columns:

@@ -1,23 +1,30 @@
 """Where the server is, found out on each node anew.
 
-    url          the address itself; it travels with the plan, so put no password into it
+    url          the address itself, without a password
     urlEnv       the *name* of an environment variable that holds the address
     secretFile   the *path* of a file that holds the address, or the password alone for `url`
 
 Names and paths may be seen by anybody; what they lead to is read where it is needed and kept
-nowhere.
+nowhere. What is in `url` everybody sees: Spark Connect writes every option into its log of events
+and onto its pages, whatever it is called, so a password in it is refused.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import msgspec
 
-from chasquimq.address import DEFAULT_URL, Address, Secret, hide, read_url
+from chasquimq.address import DEFAULT_URL, Address, Secret, read_url
 from chasquimq.config import Options
 from chasquimq.errors import ConfigError
+
+MOST_BYTES = 65_536
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ADDRESS = re.compile(r"\s*(redis|rediss|unix)://")
+_EVERYWHERE = "on the driver and on every executor"
 
 
 class Where(Options, frozen=True):
@@ -26,43 +33,85 @@ class Where(Options, frozen=True):
     secret_file: str | None = None
 
     def __post_init__(self) -> None:
-        if self.url is not None and self.url_env is not None:
-            raise ConfigError("give url or urlEnv, not both")
-        if self.url_env is not None and self.secret_file is not None:
-            raise ConfigError("give urlEnv or secretFile, not both")
-        if self.url is not None:
-            read_url(self.url)
-
-    def __repr__(self) -> str:
-        shown = None if self.url is None else hide(self.url)
-        return f"Where(url={shown!r}, urlEnv={self.url_env!r}, secretFile={self.secret_file!r})"
+        """No message repeats what was given: it may be the secret itself, in the wrong place."""
+        if self.url_env is not None and (self.url is not None or self.secret_file is not None):
+            raise ConfigError("urlEnv holds the whole address: leave out url and secretFile")
+        if self.url is not None and read_url(self.url).password is not None:
+            raise ConfigError(
+                "url holds a password, and Spark shows options in logs and pages. Put the address "
+                "into an environment variable and name that by urlEnv, or the password into a file "
+                f"and name that by secretFile, {_EVERYWHERE}"
+            )
+        if self.url_env is not None and not _VARIABLE.fullmatch(self.url_env):
+            raise ConfigError(
+                "urlEnv is the name of an environment variable that holds the address, as in "
+                "urlEnv=CHASQUI_REDIS_URL; it is not the address"
+            )
+        if self.secret_file is not None and not self.secret_file.startswith("/"):
+            raise ConfigError(
+                "secretFile is the whole path of a file, as in /run/secrets/redis: each node looks "
+                "for it by itself, in whatever folder it runs"
+            )
 
     def address(self) -> Address:
         if self.url_env is not None:
-            given = os.environ.get(self.url_env)
-            if not given:
-                raise ConfigError(
-                    f"urlEnv names {self.url_env!r}, but this node ({os.uname().nodename}) has no "
-                    "such environment variable; set it on the driver and on every executor"
-                )
-            return read_url(given)
+            return _read(_variable(self.url_env), f"what the environment variable {self.url_env}")
         if self.secret_file is None:
             return read_url(self.url or DEFAULT_URL)
-        secret = self._secret(self.secret_file)
-        if "://" in secret:
-            return read_url(secret)
+        secret = _file(self.secret_file)
+        if _ADDRESS.match(secret):
+            if self.url is not None:
+                raise ConfigError(
+                    f"secretFile {self.secret_file!r} holds an address: leave out url, or let the "
+                    "file hold the password alone"
+                )
+            return _read(secret.strip(), f"what secretFile {self.secret_file!r}")
         address = read_url(self.url or DEFAULT_URL)
         return msgspec.structs.replace(address, password=Secret(secret))
 
-    def _secret(self, path: str) -> str:
-        try:
-            secret = Path(path).read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
-            raise ConfigError(
-                f"secretFile {path!r} cannot be read on this node ({os.uname().nodename}): "
-                f"{reason}; put it on the driver and on every executor"
-            ) from None
-        if not secret:
-            raise ConfigError(f"secretFile {path!r} is empty")
-        return secret
+
+def _read(url: str, which: str) -> Address:
+    try:
+        return read_url(url)
+    except ConfigError as error:  # which hides what stands in front of an @
+        raise ConfigError(f"{which} holds, on {_node()}, is no address: {error.args[0]}") from None
+
+
+def _variable(name: str) -> str:
+    held = os.environ.get(name, "").strip()
+    if not held:
+        trouble = "is empty" if name in os.environ else "is not set"
+        raise ConfigError(
+            f"urlEnv names the environment variable {name}, which {trouble} on {_node()}; "
+            f"set it {_EVERYWHERE}"
+        )
+    return held
+
+
+def _file(path: str) -> str:
+    """Its one line. A password may begin or end in blanks, so only the line's end is cut off."""
+    trouble = "it is no plain file"
+    try:
+        if Path(path).is_file():  # a pipe would never end
+            with open(path, "rb") as file:
+                data = file.read(MOST_BYTES + 1)
+            text = data.decode("utf-8-sig").rstrip("\r\n")
+            if not text.strip():
+                trouble = "it is empty"
+            elif len(data) > MOST_BYTES or len(text.splitlines()) > 1:
+                trouble = "it holds more than one line"
+            else:
+                return text
+        elif not os.path.lexists(path):
+            trouble = "there is none"
+    except OSError as error:
+        trouble = error.strerror or "it cannot be read"
+    except UnicodeDecodeError:
+        trouble = "it holds no text"
+    raise ConfigError(
+        f"secretFile {path!r:.200} on {_node()}: {trouble}; put one that we may read {_EVERYWHERE}"
+    )
+
+
+def _node() -> str:
+    return os.uname().nodename

@@ -6,16 +6,18 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     DataSourceWriter,
 )
 from pyspark.sql.types import StructType
 
 from chasquimq.errors import ConfigError
 from chasquimq.spark.options import sink_options, source_options
-from chasquimq.spark.read.batch import BatchReader
-from chasquimq.spark.read.stream import EventReader
+from chasquimq.spark.read.batch import BatchReader, FilteringReader
+from chasquimq.spark.read.stream import StreamReader
 from chasquimq.spark.schema import check_schema, schema_of
 from chasquimq.spark.write.batch import BatchWriter
+from chasquimq.spark.write.stream import StreamWriter
 
 
 class ChasquiSource(DataSource):
@@ -29,14 +31,12 @@ class ChasquiSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = source_options(self.options)
         check_schema(schema, options)
-        return BatchReader(schema, options)
+        return (FilteringReader if options.pushdown else BatchReader)(schema, options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = source_options(self.options)
         check_schema(schema, options)
-        if options.view != "events":
-            raise ConfigError(f"view {options.view} cannot be streamed; events and dlq can")
-        return EventReader(schema, options)
+        return StreamReader(schema, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
@@ -45,3 +45,11 @@ class ChasquiSource(DataSource):
                 "refused; use mode('append')"
             )
         return BatchWriter(schema, sink_options(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        if overwrite:
+            raise ConfigError(
+                "outputMode('complete') would purge a queue of jobs that were never run with each "
+                "batch, so it is refused; use outputMode('append')"
+            )
+        return StreamWriter(schema, sink_options(self.options))

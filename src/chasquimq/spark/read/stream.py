@@ -1,16 +1,18 @@
-"""`spark.readStream` on the events of queues: each exactly once, and a lost one is noticed.
+"""`spark.readStream`: events, each exactly once and a lost one noticed; dead jobs, best effort.
 
-    offset    {"<queue>": {"id": "17..-0", "n": 4711}, ...}
+1. `latestOffset` says how far the next batch goes;
+2. Spark writes that offset down;
+3. `partitions` cuts the batch, and `read` reads it, on executors. A batch whose offset is written
+   down may be read again, after a crash and much later: what it must hold is known from its two
+   offsets, so both notice what has gone since.
 
-`n` is how many entries the stream had ever got when `id` was its last. Events leave a stream at
-its head only, so `entries-added - length` is how many have gone, and what a batch should hold is
-known to the entry: fewer means that some were trimmed before they could be read.
+Nothing is taken from the streams, and nothing is written: events leave by themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -22,113 +24,134 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from chasquimq.errors import DataLossError
+from chasquimq.errors import ConfigError
 from chasquimq.spark.client import Client
 from chasquimq.spark.decode import decoder
 from chasquimq.spark.options import SourceOptions
-from chasquimq.spark.place import read_place
+from chasquimq.spark.read.follow import Follow, report
+from chasquimq.spark.read.mark import Offset, Span, read_spans, share
 from chasquimq.spark.read.part import Part
 from chasquimq.spark.read.scan import entries
+from chasquimq.spark.read.walk import Stream, walk
 from chasquimq.wire import Keys
-from chasquimq.wire.entry import pairs
-
-Offset = dict[str, dict[str, Any]]
 
 
-class Stream(NamedTuple):
-    """What a stream tells of itself at one moment."""
-
-    last: str
-    first: str | None
-    added: int
-    length: int
-
-    @property
-    def tip(self) -> dict[str, Any]:
-        return {"id": self.last, "n": self.added}
-
-    @property
-    def head(self) -> dict[str, Any]:
-        """The place in front of the first entry that is still there."""
-        if self.first is None:
-            return self.tip
-        return {"id": str(read_place(self.first).before), "n": self.added - self.length}
+def check_streaming(options: SourceOptions) -> None:
+    """What a stream cannot do is refused, not ignored."""
+    if options.view not in ("events", "dlq"):
+        raise ConfigError(
+            f"view {options.view} cannot be streamed, events and dlq can: stream view events, "
+            f"which tells what becomes of every job, or read view {options.view} by spark.read"
+        )
+    if options.ending_offsets != "latest" or options.ending_timestamp is not None:
+        raise ConfigError(
+            "endingOffsets and endingTimestamp are for spark.read; a stream that shall end with "
+            "what is there now is started with .trigger(availableNow=True)"
+        )
+    if options.pushdown:
+        raise ConfigError("pushdown is for spark.read; leave it out, and Spark filters the rows")
 
 
-def look(client: Client, key: bytes) -> Stream:
-    if client.ask("EXISTS", key) == 0:
-        return Stream("0-0", None, 0, 0)
-    told = dict(pairs(client.ask("XINFO", "STREAM", key)))
-    first = told[b"first-entry"]
-    return Stream(
-        told[b"last-generated-id"].decode(),
-        None if first is None else first[0].decode(),
-        told[b"entries-added"],
-        told[b"length"],
-    )
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One lives on the driver as long as the query; others read, and hold no connection."""
 
-
-class EventReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        check_streaming(options)
         self._schema = schema
         self._options = options
-        self._client: Client | None = None
-        self._target: Offset | None = None
+        self._following: Follow | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_client": None}
+        return vars(self) | {"_following": None}
+
+    # -- on the driver ---------------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:
-        start = self._options.starting_offsets
-        return {
-            queue: stream.tip if start == "latest" else stream.head
-            for queue, stream in self._streams().items()
-        }
+        """Nothing of any queue. Spark asks anew when it runs the first batch again, so where that
+        begins is told by the offset where it ends: see read/mark.py."""
+        return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self.reportLatestOffset()
-
-    def reportLatestOffset(self) -> Offset:
-        return {queue: stream.tip for queue, stream in self._streams().items()}
+        self._follow.aim()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        return self._target or self.reportLatestOffset()
+        return self._follow.offset(start, getattr(limit, "max_rows", None))
+
+    def reportLatestOffset(self) -> Offset:
+        """Spark asks right behind `latestOffset`, for the progress: the lag is a subtraction."""
+        return self._follow.tips()
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        parts: list[InputPartition] = []
-        for queue, stream in self._streams().items():
-            after, upto = start[queue], end[queue]
-            lost = max(0, min(stream.added - stream.length, upto["n"]) - after["n"])
-            if lost and self._options.fail_on_data_loss:
-                raise DataLossError(queue, lost, after["id"])
-            expect = upto["n"] - after["n"] - lost
-            if expect > 0:
-                parts.append(Part(queue, after["id"], upto["id"], expect))
-        return parts
+        follow = self._follow
+        spans = read_spans(start, end, follow.counted)
+        streams = follow.look(spans)
+        sizes = {queue: self._rows(queue, streams[queue], spans[queue]) for queue in spans}
+        sizes = {queue: rows for queue, rows in sizes.items() if rows > 0}
+        wanted = max(self._options.min_partitions or 0, len(sizes))
+        shares = share(wanted, sizes) if wanted > len(sizes) else dict.fromkeys(sizes, 1)
+        return [
+            part
+            for queue, rows in sizes.items()
+            for part in self._cut(queue, spans[queue], rows, shares[queue])
+        ]
 
-    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        decode = decoder(partition.queue, self._schema, self._options)
-        got = 0
-        with Client(self._options.where.address()) as client:
-            key, size = Keys(partition.queue).events, self._options.fetch_size
-            for page in entries(client, key, partition.after, partition.upto, size):
-                got += len(page)
-                yield decode.batch(page)
-        if got < partition.expect and self._options.fail_on_data_loss:
-            raise DataLossError(partition.queue, partition.expect - got, partition.after)
+    def _rows(self, queue: str, stream: Stream, span: Span) -> int:
+        """How many a batch must find; of dead jobs, if nobody has to count: some."""
+        follow, (begin, end, _) = self._follow, span
+        if not (follow.counted or self._options.min_partitions):
+            return int(end.place > begin.place)
+        rows, gone = end.n - begin.n, max(0, stream.gone(begin))
+        # What left at the head is a subtraction, unless others left as well.
+        if follow.counted and not (gone and stream.deleted > stream.first):
+            there = max(0, rows - gone)
+        else:
+            there = walk(follow.client, follow.key(queue), begin, end.place).rows
+        if follow.counted and there < rows:
+            report(self._options, queue, rows - there, begin.place)
+        return there
+
+    def _cut(self, queue: str, span: Span, rows: int, parts: int) -> Iterator[Part]:
+        """Each part knows what it must hold; the last one, whatever else the batch must."""
+        follow, (mark, end, _) = self._follow, span
+        for left in range(parts, 1, -1):
+            walked = walk(follow.client, follow.key(queue), mark, end.place, -(-rows // left))
+            if walked.over:
+                break
+            yield self._part(queue, span._replace(begin=mark, end=walked.mark), walked.rows)
+            mark, rows = walked.mark, rows - walked.rows
+        yield self._part(queue, span._replace(begin=mark), rows)
+
+    def _part(self, queue: str, span: Span, rows: int) -> Part:
+        expect = rows if self._follow.counted else None
+        return Part(queue, str(span.begin.place), str(span.end.place), expect)
 
     def commit(self, end: Offset) -> None:
-        """Nothing to do: events are nobody's, and leave by themselves."""
+        """Nothing to do: what was read stays where it is."""
 
     def stop(self) -> None:
-        if self._client is not None:
-            self._client.close()
+        if self._following is not None:
+            self._following.client.close()
 
-    def _streams(self) -> dict[str, Stream]:
-        if self._client is None:
-            self._client = Client(self._options.where.address())
-        return {queue: look(self._client, Keys(queue).events) for queue in self._options.queues}
+    @property
+    def _follow(self) -> Follow:
+        if self._following is None:
+            self._following = Follow(self._options)
+        return self._following
+
+    # -- on executors ----------------------------------------------------------------------------
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        queue, after = partition.queue, partition.after
+        decode = decoder(queue, self._schema, self._options)
+        keys, got = Keys(queue), 0
+        key = keys.events if self._options.view == "events" else keys.dlq
+        with Client(self._options.where.address()) as client:
+            for page in entries(client, key, after, partition.upto, self._options.fetch_size):
+                got += len(page)
+                yield decode.batch(page)
+        if partition.expect is not None and got < partition.expect:
+            report(self._options, queue, partition.expect - got, after)

@@ -1,5 +1,7 @@
-"""Rows in chunks that one script call carries: bounded by rows and by bytes, and each with a digest
-of what its rows say. Pure."""
+"""Rows in chunks that one script call carries: bounded by rows and bytes, each with a digest. Pure.
+
+The same rows give the same chunks, however they were batched: a retry compares chunk by chunk.
+"""
 
 from __future__ import annotations
 
@@ -7,35 +9,84 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
-from chasquimq.spark.write.rows import Row
+from chasquimq.spark.options import SinkOptions
+from chasquimq.spark.write.rows import Rows
 
 DIGEST_BYTES = 16
+NARROW, WIDE = 2, 4
 
 
 class Chunk(NamedTuple):
+    """`args` are as `lua/part_spark_row.lua` takes rows, so many for each as `width` says:
+
+    2    envelope, name                   all of them at once
+    4    envelope, name, due, own id      some are to run later
+    """
+
     number: int
-    rows: list[Row]
+    rows: int
+    width: int
+    args: list[bytes]
     digest: bytes
 
 
-def chunks(rows: Iterable[Row], most_rows: int, most_bytes: int) -> Iterator[Chunk]:
-    """The same rows give the same chunks. A row larger than `most_bytes` is a chunk of its own."""
-    number, size = 0, 0
-    held: list[Row] = []
-    for row in rows:
-        weight = len(row.body) + len(row.name)
-        if held and (len(held) == most_rows or size + weight > most_bytes):
-            yield Chunk(number, held, digest(held))
-            number, size, held = number + 1, 0, []
-        held.append(row)
-        size += weight
+def most_rows(options: SinkOptions) -> int:
+    """A chunk comes in as a whole, so room for one must come while workers still have jobs."""
+    return min(options.chunk_rows, max(1, options.max_stream_len // 4))
+
+
+def chunks(
+    batches: Iterable[Rows], most_rows: int, most_bytes: int, *, wide: bool = False
+) -> Iterator[Chunk]:
+    """A row larger than `most_bytes` is a chunk of its own. `wide`: all of them have four."""
+    number = 0
+    held: list[bytes] = []
+    for rows in batches:
+        held += _flat(rows)
+        at = 0
+        while at < len(held):
+            part = held[at : at + most_rows * WIDE]
+            part, full = _fitting(part, most_bytes)
+            if not full and len(part) < most_rows * WIDE:
+                break  # the next batch may have more for it
+            at += len(part)
+            yield _chunk(number, part, wide)
+            number += 1
+        del held[:at]
     if held:
-        yield Chunk(number, held, digest(held))
+        yield _chunk(number, held, wide)
 
 
-def digest(rows: list[Row]) -> bytes:
-    hashed = blake2b(digest_size=DIGEST_BYTES)
-    # Lengths come first, so that no two lists of rows look alike when joined.
-    hashed.update(b",".join([b"%d" % len(row.said) for row in rows]) + b";")
-    hashed.update(b"".join([row.said for row in rows]))
-    return hashed.digest()
+def _flat(rows: Rows) -> list[bytes]:
+    flat = [b""] * (len(rows.bodies) * WIDE)
+    for place, column in enumerate(rows):
+        if column is not None:
+            flat[place::WIDE] = column
+    return flat
+
+
+def _fitting(args: list[bytes], most_bytes: int) -> tuple[list[bytes], bool]:
+    """Those of the first rows that fit, of one row at the least; and whether no other would."""
+    if sum(map(len, args)) <= most_bytes:
+        return args, False
+    size = sum(map(len, args[:WIDE]))
+    for at in range(WIDE, len(args), WIDE):
+        size += sum(map(len, args[at : at + WIDE]))
+        if size > most_bytes:
+            return args[:at], True
+    return args, True
+
+
+def _chunk(number: int, args: list[bytes], wide: bool) -> Chunk:
+    rows, width = len(args) // WIDE, WIDE
+    if not wide and not any(args[2::WIDE]):
+        narrow = [b""] * (rows * NARROW)
+        narrow[::NARROW], narrow[1::NARROW] = args[::WIDE], args[1::WIDE]
+        args, width = narrow, NARROW
+    return Chunk(number, rows, width, args, digest(args))
+
+
+def digest(args: list[bytes]) -> bytes:
+    # Lengths come first, so that no two lists look alike when joined.
+    lengths = str([*map(len, args)]).encode()
+    return blake2b(lengths + b"".join(args), digest_size=DIGEST_BYTES).digest()

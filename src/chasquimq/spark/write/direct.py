@@ -1,93 +1,78 @@
-"""commitMode=direct: tasks write into the queue, chunk by chunk, each chunk once."""
+"""commitMode=direct: tasks write into the queue, chunk by chunk, each chunk once.
+
+1. what an earlier attempt brought in is compared, by its digest, and not sent;
+2. the rest is sent in order: one script adds a chunk and marks it, so that no attempt, however late
+   and however many there are, adds it again;
+3. at the end nothing may be marked that this attempt has not seen.
+"""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
 
 from chasquimq import lua
-from chasquimq.errors import InputChangedError, QueueFullError, StoreError
+from chasquimq.errors import InputChangedError
 from chasquimq.spark.client import Client
 from chasquimq.spark.options import SinkOptions
-from chasquimq.spark.write.chunk import DIGEST_BYTES, Chunk, chunks
+from chasquimq.spark.write import close, ready
+from chasquimq.spark.write import run as runs
+from chasquimq.spark.write.check import layout
+from chasquimq.spark.write.chunk import DIGEST_BYTES, Chunk, chunks, most_rows
 from chasquimq.spark.write.rows import Scribe
 from chasquimq.spark.write.run import Run
+from chasquimq.spark.write.send import Sender
+from chasquimq.spark.write.way import Messages, Written
 from chasquimq.wire import Keys
-from chasquimq.wire.fault import as_error
 
-SCRIPTS = ("spark_begin", "spark_add")
-IN_FLIGHT = 8  # chunks on their way while the next are encoded
-ADDED, KNOWN, FULL, DIFFERS, GAP = 1, 0, -1, -2, -3
+SCRIPTS = (*runs.SCRIPTS, *ready.SCRIPTS, "spark_add")
 
 
 class Direct:
-    """Writes one partition."""
+    """The way."""
 
-    def __init__(self, options: SinkOptions, run: Run, partition: int) -> None:
+    def __init__(self, schema: StructType, options: SinkOptions, run: Run) -> None:
+        self._layout = layout(schema, options)
         self._options = options
         self._run = run
-        self._partition = partition
-        self._keys = [Keys(options.queue).stream, run.key, run.marker(partition)]
-        self._sent: deque[Chunk] = deque()
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> int:
-        options = self._options
+    def write(
+        self, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]
+    ) -> WriterCommitMessage:
+        options, run = self._options, self._run
         with Client(options.where.address(), SCRIPTS) as client:
-            state, created_ms, marker = client.run(
-                "spark_begin", self._keys[1:], [options.marker_ttl_ms]
-            )
-            if state == b"done":
-                return 0
-            scribe = Scribe(options, self._run.run_id, self._partition, created_ms)
+            ready.make_ready(client, options.queue, ready.needed(self._layout))
+            begun = runs.begin(client, run, "direct", partition, options.marker_ttl_ms)
+            if begun.state == runs.DONE:
+                return Written(partition, attempt)
+            scribe = Scribe(self._layout, options, run.run_id, partition, begun.created_ms)
+            sender = Sender(client, options, run, partition, lambda one: self._call(partition, one))
             number = 0
-            for chunk in chunks(scribe.rows(batches), options.chunk_rows, options.chunk_bytes):
-                number += 1
-                known = marker[chunk.number * DIGEST_BYTES :][:DIGEST_BYTES]
-                if known:
-                    self._compare(known, chunk)
-                else:
-                    self._post(client, chunk)
-                    self._settle(client, IN_FLIGHT)
-            self._settle(client, 0)
-            if client.ask("STRLEN", self._keys[2]) > number * DIGEST_BYTES:
-                raise InputChangedError(self._partition, number)
-            return number
+            rows = scribe.rows(batches)
+            for chunk in chunks(rows, most_rows(options), options.chunk_bytes):
+                number = chunk.number + 1
+                digest = begun.marker[chunk.number * DIGEST_BYTES : number * DIGEST_BYTES]
+                if not digest:
+                    sender.send(chunk)
+                elif digest != chunk.digest:
+                    raise InputChangedError(partition, chunk.number)
+            sender.finish()
+            if client.ask("STRLEN", run.marker(partition)) > number * DIGEST_BYTES:
+                raise InputChangedError(partition, number)
+            return Written(partition, attempt, scribe.count)
 
-    def _post(self, client: Client, chunk: Chunk) -> None:
-        options = self._options
-        args: list[lua.Arg] = [
-            chunk.number,
-            chunk.digest,
-            options.marker_ttl_ms,
-            options.max_stream_len,
-        ]
-        for row in chunk.rows:
-            args += (row.body, row.name)
-        client.post(*lua.call("spark_add", self._keys, args))
-        self._sent.append(chunk)
+    def _call(self, partition: int, chunk: Chunk) -> tuple[lua.Arg, ...]:
+        options, run = self._options, self._run
+        keys = (Keys(options.queue).stream, run.key, run.marker(partition))
+        args: list[lua.Arg] = [chunk.number, chunk.digest, options.marker_ttl_ms]
+        args += (options.max_stream_len, options.events_max_stream_len, chunk.width)
+        return lua.call("spark_add", keys, [*args, *chunk.args])
 
-    def _settle(self, client: Client, until: int) -> None:
-        """Hear of chunks until no more than so many are on their way."""
-        for reply in client.collect(until):
-            chunk = self._sent.popleft()
-            if isinstance(reply, Exception):
-                raise as_error(reply, "spark_add")
-            answer, length = reply
-            if answer == DIFFERS:
-                raise InputChangedError(self._partition, chunk.number)
-            if answer == GAP:
-                raise StoreError(f"chunk {chunk.number} came before the one in front of it")
-            if answer == FULL:
-                self._wait(client, chunk, length)
+    def commit(self, messages: Messages) -> None:
+        close.commit(self._options, self._run, messages)
 
-    def _compare(self, known: bytes, chunk: Chunk) -> None:
-        if known != chunk.digest:
-            raise InputChangedError(self._partition, chunk.number)
-
-    def _wait(self, client: Client, chunk: Chunk, length: int) -> None:
-        raise QueueFullError(
-            f"CHASQUI_QUEUE_FULL: queue {self._options.queue!r} holds {length} jobs of at most "
-            f"{self._options.max_stream_len}"
-        )
+    def abort(self, messages: Messages) -> None:
+        close.abort(self._options, self._run)

@@ -1,26 +1,126 @@
-"""One write, as Redis knows it: its keys, its state and its totals.
+"""One write, as Redis knows it: its keys, its states and its totals. In `{chasqui:<q>}:`
 
-    {chasqui:<q>}:spark:<run>            hash     state, created_ms, rows
-    {chasqui:<q>}:spark:<run>:<part>     string   a digest of each chunk that is in
+    spark:<run>                     hash     state       open | moving | done
+                                             mode        direct | id | staged
+                                             created_ms  when it began, by Redis' clock
+                                             finished_ms when it was done
+                                             seen_ms     when a task last staged something
+                                             query, batch    of a stream
+                                             rows        how many are in the queue
+                                             skipped     how many were not wanted there
+                                             total       staged: how many a manifest promises
+                                             moved       staged: how many of them left their stage
+                                             max_stream_len, events_len, ttl_ms    staged: for
+                                                         whoever moves them
+    spark:<run>:<part>              string   direct: a digest of each chunk that is in
+    spark:<run>:stages              set      staged: the key of every attempt's stage
+    spark:<run>:<part>:<attempt>    stream   staged: its rows, id <chunk>-<row>, from 1 on
+    spark:<run>:manifest            list     staged: the keys of the stages that count
+    spark:queries                   hash     id of a streaming query -> its last batch that is done
 
-The state is `open` while tasks write, `done` when the driver has committed. A chunk is added and
-marked by one script, so no attempt, however late, adds it again.
+       begin               manifest written              all are moved
+    -----------> open ------------------------> moving -----------------> done
+                   |    (staged)                                            ^
+                   +---------- all tasks have ended (direct, id) -----------+
+
+What is `open` expires: tasks renew it as they write. What is `moving` never does, and neither does
+anything a manifest names: those rows are promised, and whoever finds them may move them. What is
+`done` is remembered for a while, so that late attempts and re-runs add nothing; of a stream's
+batches the last one is remembered for ever.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from chasquimq.errors import ConfigError, StoreError
+from chasquimq.spark.client import Arg, Client
 from chasquimq.wire import Keys
+
+Mode = Literal["direct", "id", "staged"]
+
+SCRIPTS = ("spark_begin", "spark_done")  # which `begin` and `finish` need
+OPEN, MOVING, DONE = "open", "moving", "done"
+MISSING, NOT_MOVING = -1, -2
+BATCH_TTL_MS = 3_600_000  # a stream has many batches, and its query remembers the last by itself
+_AS_OPTIONS = {"direct": "commitMode=direct", "id": "idColumn", "staged": "commitMode=staged"}
 
 
 class Run(NamedTuple):
+    """`query` and `batch` are of a stream, and then make the run's id."""
+
     queue: str
     run_id: str
+    query: str = ""
+    batch: int = 0
 
     @property
     def key(self) -> bytes:
         return b"%bspark:%b" % (Keys(self.queue).tag, self.run_id.encode())
 
+    @property
+    def stages(self) -> bytes:
+        return self.key + b":stages"
+
+    @property
+    def manifest(self) -> bytes:
+        return self.key + b":manifest"
+
+    @property
+    def queries(self) -> bytes:
+        return Keys(self.queue).tag + b"spark:queries"
+
     def marker(self, partition: int) -> bytes:
         return b"%b:%d" % (self.key, partition)
+
+    def stage(self, partition: int, attempt: str) -> bytes:
+        return b"%b:%d:%b" % (self.key, partition, attempt.encode())
+
+
+def run_of_batch(queue: str, query: str, batch: int) -> Run:
+    return Run(queue, f"{query}-{batch}", query, batch)
+
+
+class Begun(NamedTuple):
+    state: str
+    created_ms: int
+    marker: bytes  # digests of the chunks of this partition that are in
+
+
+def begin(client: Client, run: Run, mode: Mode, partition: int, ttl_ms: int) -> Begun:
+    """What a task asks first. Unless the run is `open`, it has nothing to write."""
+    keys = [run.key, run.marker(partition), run.queries]
+    told: list[Any] = client.run("spark_begin", keys, [ttl_ms, mode, run.query, run.batch])
+    state, created_ms, marker, began_as = told[0].decode(), told[1], told[2], told[3].decode()
+    if state != DONE and began_as != mode:
+        raise ConfigError(
+            f"run {run.run_id} of queue {run.queue!r} was begun with {_AS_OPTIONS[began_as]}, and "
+            f"is not finished. Finish it that way, or by chasqui spark recover {run.queue}; or "
+            f"give another runId for {_AS_OPTIONS[mode]}"
+        )
+    return Begun(state, created_ms, marker)
+
+
+def finish(client: Client, run: Run, ttl_ms: int, *, give_up: bool = False) -> int:
+    """All is in: from now on nobody adds to this run. Answers how many rows it has brought.
+
+    `give_up`: those that a manifest promises and that are not in will never be.
+    """
+    if run.query:
+        ttl_ms = min(ttl_ms, BATCH_TTL_MS)
+    keys = [run.key, run.manifest, run.queries]
+    args: list[Arg] = [ttl_ms, run.query, run.batch, int(give_up)]
+    answer, rows, total = client.run("spark_done", keys, args)
+    if answer == NOT_MOVING:
+        raise StoreError(
+            f"run {run.run_id} of queue {run.queue!r} has begun anew meanwhile; whoever began it "
+            "will finish it"
+        )
+    if answer == MISSING:
+        raise StoreError(
+            f"run {run.run_id} of queue {run.queue!r} has moved {rows} of the {total} rows that "
+            "were staged, and the others are gone: their keys were deleted or evicted (check "
+            "maxmemory-policy). To go on without them: chasqui spark recover "
+            f"{run.queue} {run.run_id} --give-up"
+        )
+    return int(rows)

@@ -1,0 +1,31 @@
+-- Move the first chunk of a stage into its queue, if the run has a manifest.
+--
+-- With     part_spark_row
+-- KEYS     1 run      2 stage      3 stream
+-- ARGV     1 the stream holds no more than this      2 about so many events are kept, 0: not told
+-- Returns  {rows moved, -1 no room now; rows left in the stage; the stream's length}
+
+local tag, length = string.sub(KEYS[3], 1, -7), redis.call('XLEN', KEYS[3])
+local first = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', 1)[1]
+if not first or redis.call('HGET', KEYS[1], 'state') ~= 'moving' then return {0, 0, length} end
+local chunk = string.match(first[1], '^%d+')
+local rows, wanted, added = redis.call('XRANGE', KEYS[2], chunk, chunk), 0, 0
+redis.call('ZCARD', tag .. 'delayed') -- a key of a wrong type is found before anything is written
+for _, row in ipairs(rows) do
+  if enters(row[2][6] or '') then wanted = wanted + 1 end
+end
+if wanted > 0 and length + wanted > tonumber(ARGV[1]) then
+  return {-1, redis.call('XLEN', KEYS[2]), length}
+end
+for _, row in ipairs(rows) do
+  local field = row[2]
+  added = added + add_row(tag, field[2], field[4] or '', field[6] or '', field[8] or '', ARGV[2])
+end
+wake(tag)
+redis.call('HINCRBY', KEYS[1], 'moved', #rows)
+redis.call('HINCRBY', KEYS[1], 'rows', added)
+redis.call('HINCRBY', KEYS[1], 'skipped', #rows - added)
+redis.call('XTRIM', KEYS[2], 'MINID', '=', string.format('%.0f', chunk + 1))
+local left = redis.call('XLEN', KEYS[2])
+if left == 0 then redis.call('DEL', KEYS[2]) end
+return {#rows, left, length + wanted}

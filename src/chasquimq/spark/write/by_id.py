@@ -1,0 +1,67 @@
+"""idColumn: each row is known by an id that its data gives, and comes in once.
+
+One script looks for a marker of each id, adds those rows that have none, and marks them. So rows
+may come in any order, in any partitions and in any number of runs while their markers live; of rows
+with one id the first wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from chasquimq import lua
+from chasquimq.spark.client import Client
+from chasquimq.spark.options import SinkOptions
+from chasquimq.spark.write import close, ready
+from chasquimq.spark.write import run as runs
+from chasquimq.spark.write.check import layout
+from chasquimq.spark.write.chunk import Chunk, chunks, most_rows
+from chasquimq.spark.write.rows import Scribe
+from chasquimq.spark.write.run import Run
+from chasquimq.spark.write.send import Sender
+from chasquimq.spark.write.way import Messages, Written
+from chasquimq.wire import Keys
+
+SCRIPTS = (*runs.SCRIPTS, *ready.SCRIPTS, "spark_add_ids")
+
+
+class ById:
+    """The way."""
+
+    def __init__(self, schema: StructType, options: SinkOptions, run: Run) -> None:
+        self._layout = layout(schema, options)
+        self._options = options
+        self._run = run
+
+    def write(
+        self, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]
+    ) -> WriterCommitMessage:
+        options, run = self._options, self._run
+        with Client(options.where.address(), SCRIPTS) as client:
+            ready.make_ready(client, options.queue, ready.needed(self._layout) | ready.BY_ID)
+            begun = runs.begin(client, run, "id", partition, options.marker_ttl_ms)
+            if begun.state == runs.DONE:
+                return Written(partition, attempt)
+            scribe = Scribe(self._layout, options, run.run_id, partition, begun.created_ms)
+            sender = Sender(client, options, run, partition, self._call)
+            rows = scribe.rows(batches)
+            for chunk in chunks(rows, most_rows(options), options.chunk_bytes, wide=True):
+                sender.send(chunk)
+            sender.finish()
+            return Written(partition, attempt, scribe.count)
+
+    def _call(self, chunk: Chunk) -> tuple[lua.Arg, ...]:
+        options = self._options
+        keys = (Keys(options.queue).stream, self._run.key)
+        args = (options.marker_ttl_ms, options.max_stream_len, options.events_max_stream_len)
+        return lua.call("spark_add_ids", keys, (*args, *chunk.args))
+
+    def commit(self, messages: Messages) -> None:
+        close.commit_ids(self._options, self._run, messages)
+
+    def abort(self, messages: Messages) -> None:
+        close.abort(self._options, self._run)

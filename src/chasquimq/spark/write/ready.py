@@ -1,0 +1,49 @@
+"""Before the first row: may a queue live on this server, may we write to it, is its stream there?
+
+What is found out here is not found out half-way through a chunk.
+"""
+
+from __future__ import annotations
+
+from chasquimq import lua
+from chasquimq.config import StreamOptions
+from chasquimq.errors import AccessError
+from chasquimq.spark.client import Client
+from chasquimq.spark.write.check import Layout
+from chasquimq.wire import Keys
+from chasquimq.wire.fault import as_error
+from chasquimq.wire.info import parse_info, refuse_dangerous
+
+SCRIPTS = ("open_stream", "spark_may")
+
+# What scripts run after their first write, and how many arguments follow the key: an ACL that
+# refuses one of these must not do so in the middle.
+WRITES = {"XADD": 3, "APPEND": 1, "HINCRBY": 2, "PEXPIRE": 1}
+LATER = {"EXISTS": 0, "ZADD": 2, "ZRANGE": 2, "SET": 1}  # ... for rows that are to run later
+BY_ID = {"SET": 1}  # ... for rows that are known by their ids
+
+
+def needed(layout: Layout) -> dict[str, int]:
+    return WRITES | LATER if {"delay_ms", "run_at"} & set(layout.places) else WRITES
+
+
+def make_ready(client: Client, queue: str, commands: dict[str, int]) -> None:
+    """StoreError, or one of its kind, where a write could not go well."""
+    keys = Keys(queue)
+    known, facts = client.ask_each([("COMMAND", "INFO", "xcfgset"), ("INFO", "server", "memory")])
+    if isinstance(facts, bytes):  # else an ACL keeps it from us
+        refuse_dangerous(parse_info(facts))
+    if isinstance(known, Exception):
+        raise as_error(known, "asking the server for its commands")
+    pairs: list[lua.Arg] = [part for pair in commands.items() for part in pair]
+    refused = client.run("spark_may", [keys.stream], pairs)
+    if refused:
+        names = ", ".join(f"+{name.decode().lower()}" for name in refused)
+        raise AccessError(
+            f"the user may not run all that a write to queue {queue!r} needs; nothing was written. "
+            f"Missing in its ACL rules: {names} on ~{keys.tag.decode()}*"
+        )
+    # As a Queue would set it up; who has no IDMP has no settings for it.
+    options = StreamOptions()
+    max_size = options.idmp_max_size if known and known[0] else 0
+    client.run("open_stream", [keys.stream], ["", max_size, options.idmp_duration_s, ""])

@@ -1,0 +1,97 @@
+"""Reads, writes and streams with a password in every way it may be given, and tells what is seen.
+
+`app_canary.py FOLDER QUEUE PLACE SECRET_FILE`; $QUEUES holds the address, $WRONG one with a wrong
+password, $WEAK one of a user that may do next to nothing. The last line is JSON: every text that
+people may come to see, by where they see it.
+"""
+
+import contextlib
+import io
+import json
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from chasquimq.spark.session import session
+
+
+def printed(act: Callable[[], object]) -> str:
+    """What it prints and returns, or how it fails."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            last = repr(act())
+        except Exception as error:
+            last = f"refused: {error}"
+    return out.getvalue() + last
+
+
+def command_lines() -> str:
+    """Of all processes: anybody on the machine may read them."""
+    texts = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            texts.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return "\n".join(texts)
+
+
+def main(folder: Path, queue: str, place: str, secret_file: str) -> None:
+    spark = session(
+        "canary",
+        master="local[2]",
+        conf={
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": f"file://{folder}",
+            "spark.eventLog.compress": "false",
+            "spark.local.dir": str(folder),
+            "spark.ui.port": "0",
+            "spark.sql.warehouse.dir": str(folder),
+        },
+    )
+    by_name = {"urlEnv": "QUEUES", "queue": queue}
+    by_file = {"url": f"redis://{place}", "secretFile": secret_file, "queue": queue}
+
+    def read(options: dict[str, str]) -> DataFrame:
+        return spark.read.format("chasqui").options(**options).load()
+
+    def write(options: dict[str, str]) -> None:
+        rows = spark.range(20).selectExpr("struct(id) AS payload")
+        rows.write.format("chasqui").options(**options).mode("append").save()
+
+    write(by_name)
+    write(by_file)
+    seen = {"rows": str(read(by_file).count())}
+    for name, options in (("by name", by_name), ("by file", by_file)):
+        frame = read(options)
+        seen[f"explain {name}"] = printed(lambda frame=frame: frame.explain(True))
+        seen[f"formatted {name}"] = printed(lambda frame=frame: frame.explain("formatted"))
+        plan = frame._jdf.queryExecution()
+        seen[f"plan {name}"] = repr(frame) + plan.toString() + plan.analyzed().toJSON()
+    for variable in ("WRONG", "WEAK", "GONE"):
+        options = {"urlEnv": variable, "queue": queue}
+        seen[f"read {variable}"] = printed(lambda options=options: read(options).count())
+    seen["write WRONG"] = printed(lambda: write({"urlEnv": "WRONG", "queue": queue}))
+    query = (
+        spark.readStream.format("chasqui").options(**by_file, view="events").load()
+        .writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True).start()
+    )  # fmt: skip
+    seen["streamed"] = repr(query.awaitTermination(60)) + repr(query.exception())
+    seen["progress"] = repr(query.lastProgress) + printed(lambda: query.explain(True))
+    pages = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
+    for page in ("environment", "sql?details=true&planDescription=true"):
+        with urllib.request.urlopen(f"{pages}/{page}") as answer:
+            seen[f"page {page}"] = answer.read().decode()
+    seen["command lines"] = command_lines()
+    spark.stop()
+    print(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:5])

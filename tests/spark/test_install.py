@@ -1,0 +1,39 @@
+"""Installed means usable: spark-submit finds format("chasqui"), also on the wheel's Java."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chasquimq.spark.java import find_java, java_home
+from tests.servers import DIALECTS, Servers
+from tests.spark.launch import BIN, QUICK, launch
+
+APP = Path(__file__).with_name("app_submit.py")
+
+
+@pytest.mark.timeout(300)
+def test_a_submitted_application_needs_nothing_but_the_package(
+    servers: Servers, queue_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that has no Java but the one of the wheel."""
+    server = servers.shared(DIALECTS[0])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    java = java_home(find_java({"PATH": "/nowhere"}))
+    assert java is not None and java.startswith(str(tmp_path))
+    settings = {**QUICK, "spark.ui.enabled": "false", "spark.local.dir": str(tmp_path)}
+    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    ended = launch(
+        [str(BIN / "spark-submit"), "--master", "local[2]", *words, str(APP), queue_name],
+        tmp_path,
+        QUEUES=server.url,
+        JAVA_HOME=java,
+    )
+    assert sorted(ended.told["users"]) == list(range(20))
+    assert ended.told["java"].startswith("25.")
+    assert ended.told["imported"] == []
+    stream = server.client().xrange(f"{{chasqui:{queue_name}}}:stream")
+    assert [fields[b"n"] for _, fields in stream] == [b"mail"] * 20
+    assert json.dumps(ended.told) in ended.out

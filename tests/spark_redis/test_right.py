@@ -1,0 +1,90 @@
+"""What a user needs for reads and for writes: the list is what the code does, and is enough."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from chasquimq import lua
+from chasquimq.address import read_url
+from chasquimq.spark import right
+from chasquimq.spark.client import Client
+from chasquimq.wire import Keys
+from tests.cli.clinic import Clinic
+from tests.house.tree import SOURCE
+from tests.servers import DialectServer
+
+READ = {name for name, _ in right.reading(Keys("mail"))}
+WRITE = {name for name, _ in right.writing(Keys("mail"))} | {*right.ASKED}
+IN_LUA = re.compile(r"redis\.p?call\('([A-Z]+)'(?:, '([A-Z]+)')?")
+IN_PYTHON = re.compile(r'"([A-Z]{3,})"(?:, "(INFO|STREAM|GROUPS|CREATE|DESTROY)")?')
+CONTAINERS = {"XINFO", "XGROUP", "COMMAND"}
+NO_COMMANDS = {"COUNT", "MATCH", "WRONGTYPE"}
+DISPENSABLE = {"info"}  # where an ACL keeps it from us, we do without
+OPERATORS = {"recover.py"}  # what `chasqui spark recover` needs is no executor's affair
+
+
+def used(folder: Path) -> set[str]:
+    """What the code of a folder, and the scripts that it names, ask the server for."""
+    rows: list[tuple[str, str]] = []
+    for path in folder.glob("*.py"):
+        text = path.read_text()
+        if path.name not in OPERATORS:
+            rows += [row for row in IN_PYTHON.findall(text) if row[0] not in NO_COMMANDS]
+            for name in lua.SOURCES:
+                rows += IN_LUA.findall(lua.SOURCES[name]) if f'"{name}"' in text else ()
+    return {f"{a}|{b}".lower() if a in CONTAINERS else a.lower() for a, b in rows}
+
+
+@pytest.mark.parametrize(("folder", "listed"), [("read", READ), ("write", WRITE)])
+def test_every_command_of_the_code_is_on_the_list(folder: str, listed: set[str]) -> None:
+    connecting = {name for name, _ in right.connecting()}
+    assert (used(SOURCE / "spark" / folder) | connecting) - DISPENSABLE == listed
+
+
+@pytest.fixture
+def user(own_server: DialectServer) -> str:
+    """The address of a user without any right."""
+    own_server.client().execute_command("ACL", "SETUSER", "app", "reset", "on", ">c4nary")
+    return own_server.url.replace("//", "//app:c4nary@")
+
+
+def allow(server: DialectServer, *rules: str) -> None:
+    server.client().execute_command("ACL", "SETUSER", "app", *rules)
+
+
+def look(url: str, *queues: str) -> right.Rights:
+    with Client(read_url(url), patience_s=0) as client:
+        return right.look(client, queues)
+
+
+def test_nothing_is_changed_by_looking(own_server: DialectServer) -> None:
+    clinic = Clinic(own_server)
+    clinic.redis.xadd("{chasqui:mail}:stream", {"d": "x"})
+    before = clinic.digest()
+    assert look(own_server.url, "mail", "orders") == right.Rights(
+        "default", tried=len(READ | WRITE)
+    )
+    assert clinic.digest() == before
+
+
+def test_all_that_is_missing_is_told(own_server: DialectServer, user: str) -> None:
+    allow(own_server, "~{chasqui:mail}:*", "+ping")
+    told = look(user, "mail", "orders")
+    known = {"xcfgset"} if own_server.name == "valkey" else set()  # what it does not know at all
+    assert {*told.read} == READ - {"ping"}
+    assert {*told.write} == WRITE - {"ping"} - known - {*right.ASKED}
+    assert told.user == "app"
+    allow(own_server, "+evalsha", "+script|load")
+    assert {*right.ASKED} <= {*look(user, "mail").write}
+
+
+def test_keys_that_are_not_ours_are_told(own_server: DialectServer, user: str) -> None:
+    rules = [f"+{name}" for name in sorted(READ | WRITE)]
+    if own_server.name == "valkey":
+        rules.remove("+xcfgset")
+    allow(own_server, "~{chasqui:mail}:*", "&{chasqui:mail}:*", *rules)
+    told = look(user, "mail", "orders")
+    assert (told.read, told.write, told.keys) == ((), (), ("orders",))
