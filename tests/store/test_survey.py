@@ -18,6 +18,7 @@ from tests.store.shelf import GROUP, Shelf
 
 
 @pytest.mark.parametrize(("rest", "family"), [
+    (b"spark:nightly-412:3", "spark"), (b"sparkle", "other"),
     (b"stream", "stream"), (b"delayed", "delayed"), (b"dlq", "dlq"), (b"events", "events"),
     (b"repeat", "repeat"), (b"repeat:spec:a:b", "spec"), (b"result:x", "result"),
     (b"dlid:x", "dlid"), (b"didx:x", "didx"), (b"unique:x", "unique"), (b"idmp:p:x", "idmp"),

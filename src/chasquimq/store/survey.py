@@ -181,7 +181,7 @@ def family_of(rest: bytes) -> str:
     if name.startswith("repeat:spec:"):
         return "spec"
     front = name.partition(":")[0]
-    if front in EXPIRING:
+    if front in (*EXPIRING, "spark"):
         return front
     return "lock" if name.endswith(":lock") else "other"
 
