@@ -11,7 +11,7 @@ PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 5 ? 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv redis lint format test demo soak chaos-schedules bench-quick cli-reference lock clean
+.PHONY: help venv redis lint format test demo soak chaos-schedules bench-quick bench-spark cli-reference lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ chaos-schedules: venv redis ## schedulers stopped PAUSES (200) times on each ser
 
 bench-quick: venv redis ## our figures beside the reference's, in a few minutes
 	@$(BIN)/python bench/quick.py
+
+bench-spark: venv redis ## the Spark source and sink beside plain loops, in a quarter of an hour
+	@$(BIN)/python bench/spark.py
 
 cli-reference: venv ## write docs/reference/cli* anew, from the command itself
 	@$(BIN)/python tools/cli_reference.py

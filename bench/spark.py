@@ -81,7 +81,8 @@ def rounds(
     progress: Progress,
 ) -> None:
     cases = [case for case in CASES if case.name in names]
-    warm_up(stand)
+    if not told.quick:
+        warm_up(stand)
     spark_growth.fill(stand, told.sizes)
     patience = told.patience
     for number in range(told.rounds):

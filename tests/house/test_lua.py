@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from chasquimq import lua
 from tests.house.tree import SOURCE, files, name, tree_of
 
 MAX_LINES = 40
 SCRIPTS = files(SOURCE / "lua", ".lua")
+PARTS = [path for path in SCRIPTS if path.stem.startswith("part_")]
 PYTHON = [path for path in files(SOURCE, ".py") if path.parent.name != "lua"]
 
 
@@ -54,7 +56,18 @@ def test_every_script_is_used() -> None:
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    assert {path.stem for path in SCRIPTS} <= words
+    assert {path.stem for path in SCRIPTS if path not in PARTS} <= words
+
+
+def test_every_part_stands_in_front_of_a_script() -> None:
+    wanted = {
+        found[1]
+        for path in SCRIPTS
+        for line in header(path.read_text())
+        if (found := re.fullmatch(r"-- With +(\w+)", line))
+    }
+    assert wanted == {path.stem for path in PARTS}
+    assert not {path.stem for path in PARTS} & set(lua.SOURCES)
 
 
 def test_every_script_that_is_called_exists() -> None:

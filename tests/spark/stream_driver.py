@@ -25,7 +25,12 @@ if __name__ == "__main__":
     given: dict[str, Any] = json.loads(sys.argv[1])
     made = session(
         "to-be-killed",
-        master="local[2]",
-        conf={"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"},
+        master="local[1]",
+        conf={
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            # It lives for seconds: what makes a JVM fast in the long run is lost on it.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
     )
     run(made, given["folder"], given["checkpoint"], given["options"]).awaitTermination()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from chasquimq.spark.java import find_java, java_home
+from tests.cli.kit import Chasqui
 from tests.servers import DIALECTS, Servers
 from tests.spark.launch import BIN, QUICK, launch
 
@@ -37,3 +39,16 @@ def test_a_submitted_application_needs_nothing_but_the_package(
     stream = server.client().xrange(f"{{chasqui:{queue_name}}}:stream")
     assert [fields[b"n"] for _, fields in stream] == [b"mail"] * 20
     assert json.dumps(ended.told) in ended.out
+
+
+@pytest.mark.timeout(300)
+def test_doctor_starts_a_session_and_leaves_nothing(servers: Servers) -> None:
+    server = servers.shared(DIALECTS[2])
+    before = {*server.client().keys("*")}
+    chasqui = Chasqui(server)
+    chasqui.env["PYSPARK_PYTHON"] = sys.executable
+    ended = chasqui.call("spark", "doctor", "--session", "--json", "--timeout", "280s")
+    found = {one["code"]: one for one in json.loads(ended.out)}
+    assert found["spark.session"]["facts"]["rows"] == 100, ended
+    assert ended.code == 0
+    assert {*server.client().keys("*")} == before

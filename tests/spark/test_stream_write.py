@@ -21,7 +21,7 @@ from tests.servers import DIALECTS, DialectServer, Servers
 from tests.spark.stream_driver import run
 from tests.spark_redis.staging import Shelf
 
-PATIENCE_S = 90.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def payloads(shelf: Shelf) -> list[int]:
     return sorted(one["n"] for one in shelf.payloads())
 
 
-@pytest.mark.timeout(300)  # a JVM of its own starts
+@pytest.mark.timeout(400)  # a JVM of its own starts
 def test_a_driver_is_killed_in_the_middle_of_a_move(
     spark: SparkSession, server: DialectServer, queue_name: str, stream: Stream
 ) -> None:

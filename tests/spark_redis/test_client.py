@@ -153,7 +153,8 @@ def test_a_replica_is_waited_for_until_it_is_promoted(
 
 def test_a_server_that_is_loading_is_waited_for() -> None:
     loading = b"-LOADING Redis is loading the dataset in memory\r\n"
-    said = [(loading,), (b"+PONG\r\n", loading), (b"+PONG\r\n", b"$1\r\n1\r\n")]
+    pong = b"+PONG\r\n"
+    said = [(loading,), (loading,), (pong, loading), (pong, b"$1\r\n1\r\n")]
 
     async def act(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for words in said.pop(0):

@@ -56,7 +56,7 @@ def test_a_password_of_any_characters(locked: Server) -> None:
 
 
 def test_a_wrong_password_is_no_reason_to_try_again(locked: Server) -> None:
-    told = refusal(f"redis://:wr0ng@127.0.0.1:{locked.port}", AccessError)
+    told = refusal(f"redis://:wr0ng@127.0.0.1:{locked.port}", AccessError)  # not a secret
     assert "WRONGPASS" in told and "redis://:***@127.0.0.1" in told
     assert "check the user, its password" in told
 

@@ -316,66 +316,7 @@ def test_totals_are_told(writing: Writing, caplog: pytest.LogCaptureFixture) -> 
     assert "was done before: nothing was added" in caplog.text
 
 
-# -- what the server forgets or mixes up ---------------------------------------------------------
-
-
-def test_a_server_that_lost_everything_is_noticed_by_the_task(
-    writing: Writing, shelf: Shelf
-) -> None:
-    def forgotten() -> Iterator[pa.RecordBatch]:
-        yield from batches(writing.schema, numbered(range(30)))
-        shelf.client.delete(writing.run.key, writing.run.marker(0), shelf.keys.stream)
-        yield from batches(writing.schema, numbered(range(30, 200)))
-
-    with pytest.raises(StoreError, match=r"lost its data .*or markerTtlMs"):
-        writing.feed(forgotten())
-    writing.commit(writing.task(numbered(range(200)), attempt=1))
-    assert shelf.numbers() == list(range(200))
-
-
-def test_a_server_that_lost_a_partition_is_noticed_by_the_commit(
-    writing: Writing, shelf: Shelf
-) -> None:
-    first = writing.task(numbered(range(30)), 0)
-    shelf.client.delete(writing.run.key, writing.run.marker(0), shelf.keys.stream)
-    second = writing.task(numbered(range(30, 60)), 1)
-    with pytest.raises(
-        StoreError, match=r"brought 60 rows, and Redis has counted 30.*lost its data"
-    ):
-        writing.commit(first, second)
-
-
-def test_a_marker_that_is_over_does_not_let_its_rows_in_again(
-    writing: Writing, shelf: Shelf
-) -> None:
-    """Other partitions keep the run alive."""
-    writing.task(numbered(range(30)))
-    shelf.client.delete(writing.run.marker(0))
-    with pytest.raises(StoreError, match=r"markerTtlMs \(86400000\) is over"):
-        writing.task(numbered(range(30)), attempt=1)
-    assert shelf.numbers() == list(range(30))
-
-
-@pytest.mark.parametrize("which", ["stream", "delayed", "run", "marker"])
-def test_a_key_of_a_wrong_type_leaves_no_half_chunk(
-    dialect_server: DialectServer, queue_name: str, shelf: Shelf, which: str
-) -> None:
-    writing = Writing(dialect_server.url, queue_name, {"delay_ms": LongType()})
-    keys = {
-        "stream": shelf.keys.stream,
-        "delayed": shelf.keys.delayed,
-        "run": writing.run.key,
-        "marker": writing.run.marker(0),
-    }
-    shelf.client.sadd(keys[which], "x")
-    rows = numbered(range(5), delay_ms=None) + numbered(range(5, 10), delay_ms=60_000)
-    with pytest.raises(StoreError, match="WRONGTYPE"):
-        writing.task(rows)
-    shelf.client.delete(keys[which])
-    assert shelf.jobs() == shelf.delayed() == []
-    writing.commit(writing.task(rows, attempt=1))
-    assert shelf.numbers() == list(range(5))
-    assert sorted(job.payload["n"] for job in shelf.delayed()) == list(range(5, 10))
+# -- beside that ----------------------------------------------------------------------------------
 
 
 def test_chunks_are_bounded_by_bytes_too(

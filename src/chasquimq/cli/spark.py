@@ -64,9 +64,9 @@ def _group() -> None:
 
 @spark.command(
     epilog=examples(
-        "chasqui spark doctor             this side, the server, and what we may do there",
-        "chasqui spark doctor mail        ... also with the keys of this queue",
-        "chasqui spark doctor --session   ... and start Spark, write and read a queue",
+        "chasqui spark doctor            this side, the server, and our rights there",
+        "chasqui spark doctor mail       ... also on the keys of this queue",
+        "chasqui spark doctor --session  ... and start Spark, write and read a queue",
         "chasqui spark doctor --json | jq '.[] | select(.severity == \"problem\")'",
     )
 )
@@ -167,7 +167,7 @@ def recover(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN]...",
+            metavar="RUN",
             help="Only these; without --abort or --give-up they are completed.",
             show_default=False,
         ),

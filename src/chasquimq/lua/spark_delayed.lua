@@ -4,7 +4,7 @@
 -- KEYS     1 sorted set
 -- ARGV     1 score and 2 member of the place to stop at, with it      3 how many at the most
 --          4 about so many bytes at the most      5 score and 6 member to go on behind, if any
---          A place without a member ('') is behind all of its score.
+--          A member stands behind a '='; nothing ('') is the place behind all of a score.
 -- Returns  {1 if none is left, then member and score of each}
 
 local function before(a, b) -- by bytes; the server's own comparison depends on its locale
@@ -15,9 +15,10 @@ local function before(a, b) -- by bytes; the server's own comparison depends on 
   return #a < #b
 end
 
-local function behind(score, member) -- how many are at or in front of a place
+local function behind(score, place) -- how many are at or in front of it
   local above = redis.call('ZCOUNT', KEYS[1], '-inf', score)
-  if member == '' then return above end
+  if place == '' then return above end
+  local member = string.sub(place, 2)
   local from = redis.call('ZCOUNT', KEYS[1], '-inf', '(' .. score)
   while from < above do
     local middle = math.floor((from + above) / 2)

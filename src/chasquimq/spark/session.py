@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from chasquimq.errors import ConfigError
 from chasquimq.spark.java import find_java, java_home
+from chasquimq.text import discreet
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ def session(
     `master` is as for spark-submit, or `sc://host:port` of a Spark Connect server.
     """
     given = dict(conf or {})
+    _refuse_passwords(given)
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
@@ -47,6 +51,17 @@ def session(
     for key, value in given.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _refuse_passwords(given: Mapping[str, str]) -> None:
+    """Settings stand on the command line of Spark's Java, where anybody on the machine reads
+    them."""
+    for name, value in given.items():
+        if re.match(r"\s*(rediss?|unix)://", value) and discreet(value) != value:
+            raise ConfigError(
+                f"{name} holds a password, which everybody on this machine could read; set the "
+                "variable in the environment of each node, or name a file by secretFile"
+            )
 
 
 def _is_new(given: Mapping[str, str], master: str | None) -> bool:

@@ -68,6 +68,7 @@ def main(queue: str) -> dict[str, Any]:
 
     began = time.monotonic()
     conf = {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # it is short
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

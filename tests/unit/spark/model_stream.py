@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, groupby
 
 from chasquimq.spark.place import LAST_SEQ, Place, Range
-from chasquimq.spark.read.piece import End, Look
+from chasquimq.spark.read.piece import LATELY, End, Look
 
 DAY = 86_400_000
 NOW = 1_700_000_000_000
-NOTHING = End(0, Place(0, 0), Place(0, 0), whole=True)
+LAST = Place(LAST_SEQ, LAST_SEQ)
+NOTHING = End(0, *[Place(0, 0)] * 3, whole=True)
 
 
 class ModelStream:
@@ -48,15 +49,17 @@ class ModelStream:
         self.entries += len(seen)
         if not seen:
             return NOTHING
-        near, far, whole = seen[0], seen[-1], len(seen) == high - low
-        many = len(seen)
+        near, far = seen[0], seen[-1]
+        # A server that has shown as many as it may does not know whether there are more.
+        whole = len(seen) == high - low and (len(seen) < look.most or far == LAST)
+        many, late = len(seen), seen[-LATELY:][0]
         if not whole and near.ms == far.ms and abs(near.seq - far.seq) + 1 == many:
             if look.back:
                 far = self.places[bisect_left(self.places, Place(near.ms, 0))]
             else:
                 far = self.places[bisect_right(self.places, Place(near.ms, LAST_SEQ)) - 1]
             many = abs(near.seq - far.seq) + 1
-        return End(many, near, far, whole)
+        return End(many, near, late, far, whole)
 
 
 def stamped(times: Iterable[float]) -> list[Place]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
 import msgspec
@@ -94,6 +96,73 @@ GOOD: dict[str, Any] = {
     "events": [ENTRY_ID, EVENT],
     "results": (b"job-7", pack(DATA), 3_600_000),
     "repeatables": [b"nightly", b"1700000000000", [SPEC, None, b"41", None]],
+}
+
+
+def at(ms: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+
+
+JOB = {
+    "id": "job-7",
+    "name": "mail",
+    "attempt": 2,
+    "created_at": at(MS),
+    "payload": json.dumps(DATA, separators=(",", ":")),
+    "max_attempts": 5,
+    "backoff": {
+        "kind": "fixed",
+        "delay_ms": 100,
+        "max_delay_ms": None,
+        "multiplier": None,
+        "jitter_ms": 20,
+    },
+}
+ENTRY = {"entry_id": ENTRY_ID.decode(), "enqueued_at": at(MS + 1)}
+# What they become.
+EXPECTED: dict[str, dict[str, Any]] = {
+    "jobs": ENTRY | JOB,
+    "pending": ENTRY | JOB | {"consumer": "worker-1", "idle_ms": 1234, "delivery_count": 3},
+    "delayed": {"run_at": at(MS + 123)} | JOB,
+    "dlq": {
+        "entry_id": ENTRY_ID.decode(),
+        "failed_at": at(MS + 5),
+        "id": "job-7",
+        "name": "mail",
+        "attempt": 25,
+        "reason": "retries-exhausted",
+        "detail": "why",
+        "source_id": "1699999999999-0",
+        "error_type": "ValueError",
+        "error": "bad",
+        "payload": JOB["payload"],
+    },
+    "events": {
+        "entry_id": ENTRY_ID.decode(),
+        "event": "completed",
+        "job_id": "job-7",
+        "name": "mail",
+        "attempt": 1,
+        "created_at": None,
+        "backoff_ms": None,
+        "delay_ms": None,
+        "duration_us": 250,
+        "reason": None,
+        "ts": at(MS),
+    },
+    "results": {"job_id": "job-7", "value": JOB["payload"], "ttl_ms": 3_600_000},
+    "repeatables": {
+        "key": "nightly",
+        "job_name": "report",
+        "pattern": "0 3 * * *",
+        "tz": "Europe/Berlin",
+        "next_fire": at(MS),
+        "limit": 100,
+        "fired": 41,
+        "start_after": at(MS),
+        "end_before": at(MS + 1),
+        "missed_fires": "fire-all",
+    },
 }
 
 

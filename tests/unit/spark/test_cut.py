@@ -71,7 +71,9 @@ def test_whatever_a_stream_that_changes_tells(
         )
 
     def probe(looks: Sequence[Look]) -> list[End]:
-        return [End(dice.randrange(9), place(), place(), dice.random() < 0.3) for _ in looks]
+        return [
+            End(dice.randrange(9), place(), place(), place(), dice.random() < 0.3) for _ in looks
+        ]
 
     stretch = Range(Place(0, 0), Place(LAST_SEQ, 7))
     assert covers(Survey(stretch, length, whole, probe).cut(parts), stretch)
@@ -79,7 +81,7 @@ def test_whatever_a_stream_that_changes_tells(
 
 @pytest.mark.parametrize("parts", [2, 4, 8])
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=3)
+@settings(max_examples=3, derandomize=True)
 @given(seed=seeds)
 def test_no_part_has_much_more_than_its_share(shape: str, parts: int, seed: int) -> None:
     stream = ModelStream(SHAPES[shape](random.Random(seed)))

@@ -129,6 +129,22 @@ def test_a_slice_arrives_as_what_it_is(
     assert [wire.decode(data) for data in payloads(kind, "value")(column)] == wanted
 
 
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (ArrayType(LongType()), [[9, 9, 9], [1], [2, 3]]),
+        (MapType(StringType(), LongType()), [{"x": 9, "y": 9}, {"a": 1}, {"b": 2, "c": 3}]),
+        (schema_of(l=ArrayType(LongType())), [{"l": [9, 9]}, {"l": [1]}, None]),
+        (ArrayType(ArrayType(LongType())), [[[9], [9, 9]], [[1], []], [[2, 3]]]),
+    ],
+)
+def test_a_slice_begins_where_it_begins(kind: DataType, values: list[Any]) -> None:
+    column = batch(schema_of(payload=kind), [{"payload": value} for value in values]).column(0)
+    read = payloads(kind, "value")
+    assert [wire.decode(data) for data in read(column.slice(1))] == values[1:]
+    assert [wire.decode(data) for data in read(column.slice(1, 1))] == values[1:2]
+
+
 def test_a_model_reads_back_what_was_written() -> None:
     class Order(msgspec.Struct):
         at: datetime

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from chasquimq.errors import ConfigError
 from chasquimq.spark import session
 
 PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
@@ -54,6 +55,15 @@ def test_a_connect_server_has_its_own_settings(monkeypatch: pytest.MonkeyPatch) 
     assert not session._is_new({"spark.remote": "sc://h"}, None)
     monkeypatch.setenv("SPARK_REMOTE", "sc://h")
     assert not session._is_new({}, None)
+
+
+def test_a_password_among_the_settings_is_refused_before_anything_is_started() -> None:
+    """It would stand on a command line."""
+    for url in ("redis://:c4nary@h", "rediss://u:c4nary@h:1/2?insecure=1"):  # not a secret
+        with pytest.raises(ConfigError, match=r"spark\.executorEnv\.REDIS holds a password") as no:
+            session.session(conf={"spark.executorEnv.REDIS": url})
+        assert "c4nary" not in str(no.value)
+    session._refuse_passwords({"spark.executorEnv.REDIS": "redis://h", "spark.app": "a:b@c"})
 
 
 @pytest.mark.parametrize(

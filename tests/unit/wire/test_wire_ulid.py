@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chasquimq.wire import Mint
+from chasquimq.wire.ulid import derived
 
 ALPHABET = set(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ")
 NOW = 1794771724337  # the millisecond of the recorded id 01M7GBPA1H...
@@ -57,6 +58,7 @@ def test_threads_may_share_a_mint() -> None:
 FORKING = """
 import os
 from chasquimq.wire import Mint
+from chasquimq.wire.ulid import derived
 
 mint = Mint()
 mint.one(0)  # fills the pool that a fork copies
@@ -79,3 +81,26 @@ def test_a_mint_nobody_uses_is_forgotten() -> None:
     del mint
     gc.collect()
     assert gone() is None
+
+
+@given(st.binary(min_size=10, max_size=10), st.integers(0, 5_000), st.integers(0, 2_500))
+def test_derived_ids_are_the_same_each_time_and_all_different(
+    seed: bytes, first: int, count: int
+) -> None:
+    ids = derived(NOW, seed, first, count)
+    assert len({*ids}) == len(ids) == count
+    for job_id in ids[:3]:
+        assert len(job_id) == 26
+        assert set(job_id) <= ALPHABET
+        assert job_id.startswith(b"01M7GBPA1H")
+    half = count // 2
+    assert derived(NOW, seed, first, half) + derived(NOW, seed, first + half, count - half) == ids
+
+
+def test_derived_ids_count_up_and_around() -> None:
+    first = derived(NOW, bytes(10), 0, 1_025)
+    assert first == sorted(first)
+    assert first[1] == b"01M7GBPA1H0000000000000001"
+    assert first[1_024] == b"01M7GBPA1H0000000000000100"
+    last = derived(NOW, b"\xff" * 10, 0, 2)
+    assert last == [b"01M7GBPA1HZZZZZZZZZZZZZZZZ", first[0]]

@@ -15,17 +15,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import ceil
 
 from chasquimq.spark.place import Place, Range
-from chasquimq.spark.read.piece import End, Look, Piece
+from chasquimq.spark.read.piece import LATELY, End, Look, Piece
 
-FEW, MANY = 16, 512  # entries of a look: to guess, to walk
+FEW, MANY = LATELY, 512  # entries of a look: to guess, to walk
 COARSE = 8  # parts, at first
 FINE = 4  # pieces of a part, at least
 SMALL = 10_000  # entries: nobody needs to know better
 POINTS = 64  # new cuts at a time
+QUIET_MS = 256  # shorter gaps are cut, not walked through
 WALK = 16_384  # entries looked at at a time, at the most
 LOOKED = 200_000  # entries to look at in search of what hides: about 0.3 s of the server's time
 
@@ -74,7 +75,7 @@ class Survey:
     def _weights(self) -> list[float]:
         """Of each piece. Guesses are stretched, or pressed, into what the stream really has."""
         seen = [min(piece.seen(), self._length) for piece in self._pieces]
-        guesses = [min(piece.guess(), self._length) for piece in self._pieces]
+        guesses = [piece.guess() for piece in self._pieces]
         room, wanted = max(0, self._length - sum(seen)), sum(guesses)
         scale = room / wanted if wanted and (self._whole or wanted > room) else 1.0
         return [known + guess * scale for known, guess in zip(seen, guesses, strict=True)]
@@ -92,10 +93,9 @@ class Survey:
                 if not orders and self._hidden() > self._length / (2 * level):
                     usual = usual or self._length / sum(piece.gap + 1 for piece in self._pieces)
                     orders = list(self._walk(min(WALK, entries), usual))
-                    entries -= sum(2 * cuts * most for _, cuts, most in orders)
                 if not orders:
                     break
-                self._divide(orders)
+                entries -= max(FEW, self._divide(orders))
 
     def _heavy(self, parts: int, room: int) -> list[Order]:
         """The pieces that are too large a share."""
@@ -120,35 +120,38 @@ class Survey:
         What is dense is known to be."""
         for piece in sorted(self._pieces, key=lambda piece: -piece.gap):
             guess = piece.guess()
-            if room > 0 and piece.gap > 1 and guess <= piece.gap * usual:
+            if room > 0 and piece.gap > QUIET_MS and guess <= piece.gap * usual:
                 cuts = max(1, ceil(guess / (2 * MANY)))
                 most = min(MANY, FEW + ceil(guess / cuts * 0.6))  # over half, so that ends meet
                 cuts = min(cuts, max(1, room // (2 * most)))
                 room -= 2 * cuts * most
                 yield piece, cuts, most
 
-    def _divide(self, orders: Sequence[Order]) -> None:
-        """Cut pieces into smaller ones, and look at the new ends."""
+    def _divide(self, orders: Sequence[Order]) -> int:
+        """Cut pieces into smaller ones, and look at the new ends. Returns at how many entries."""
         small = {piece: piece.divided(cuts) for piece, cuts, _ in orders}
         looks = [
             look for piece, _, most in orders for new in small[piece] for look in new.looks(most)
         ]
-        ends = iter(self._probe(looks))
+        found = self._probe(looks)
+        ends = iter(found)
         fresh = {old: [piece.seen(ends) for piece in pieces] for old, pieces in small.items()}
         self._pieces = [
             piece for old in self._pieces for piece in fresh.get(old, [old]) if piece.exact != 0
         ]
+        return sum(min(look.most, end.many) for look, end in zip(looks, found, strict=True))
 
     # -- the parts -------------------------------------------------------------------------------
 
     def _parts(self, parts: int) -> Iterator[Range]:
         weighed = list(zip(self._weights(), self._pieces, strict=True))
-        cuts = {self._moved(ms) for ms in _equal(weighed, parts) if self._pieces[0].first < ms}
         # Where a millisecond is more than a part, cuts coincide: others make up for them.
-        for _, piece in sorted(weighed, key=lambda one: -one[0]):
-            for ms in (piece.first, piece.at(0.5)):
-                if len(cuts) < parts - 1 and self._pieces[0].first < ms:
-                    cuts.add(self._moved(ms))
+        by_weight = [piece for _, piece in sorted(weighed, key=lambda one: -one[0])]
+        spare = (ms for piece in by_weight for ms in (piece.first, piece.at(0.5)))
+        cuts: set[int] = set()
+        for ms in chain(_equal(weighed, parts), spare):
+            if len(cuts) < parts - 1 and self._pieces[0].first < ms <= self._pieces[-1].last:
+                cuts.add(self._moved(ms))
         after, upto = self._stretch
         borders = [place for ms in sorted(cuts) if after < (place := Place(ms, 0).before) < upto]
         yield from map(Range._make, pairwise([after, *borders, upto]))

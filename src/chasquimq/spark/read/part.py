@@ -28,7 +28,8 @@ class Picked(InputPartition):
 
 
 class Bound(NamedTuple):
-    """A place in a sorted set. Without a member it is behind all of its score."""
+    """A place in a sorted set, as lua/spark_delayed.lua takes it: `=` and a member, or nothing for
+    the place behind all of a score."""
 
     score: bytes
     member: bytes = b""

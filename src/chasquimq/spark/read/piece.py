@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from chasquimq.spark.place import Place, Range
 
+LATELY = 16  # entries that tell a rate
 EVEN_MS = 64  # shorter gaps are cut evenly
 STEEP = 8  # ends that differ by more are a burst and its surroundings
 
@@ -22,21 +23,25 @@ class Look(NamedTuple):
 
 
 class End(NamedTuple):
-    """What was seen: `many` entries from `near`, the outermost, to `far`. `whole`: no others."""
+    """What was seen: `many` entries from `near`, the outermost, to `far`. `whole`: no others.
+    The last `LATELY` of them begin with `late`."""
 
     many: int
     near: Place
+    late: Place
     far: Place
     whole: bool
 
     @property
     def rate(self) -> float:
-        """Entries in a millisecond."""
-        span = abs(self.far.ms - self.near.ms)
-        return (self.many - 1) / span if span else self.many
+        """Entries in a millisecond, where we stopped to look."""
+        lately = self.many if self.near.ms == self.far.ms else min(self.many, LATELY)
+        span = abs(self.far.ms - self.late.ms)
+        # Corrected for what whole milliseconds and few entries do to a mean.
+        return max(1, lately - 2) / (span + 0.5) if span else lately
 
     def turned(self) -> End:
-        return End(self.many, self.far, self.near, self.whole)
+        return self._replace(near=self.far, late=self.near, far=self.near)
 
 
 class Piece(NamedTuple):

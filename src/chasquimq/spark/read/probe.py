@@ -8,12 +8,13 @@ from typing import Any
 from chasquimq import lua
 from chasquimq.spark.client import Arg, Client
 from chasquimq.spark.place import START, read_place
-from chasquimq.spark.read.piece import End, Look
+from chasquimq.spark.read.piece import LATELY, End, Look
 from chasquimq.wire.fault import as_error
 
 LOOK_BYTES = 262_144  # of bodies, which the script copies
 AT_ONCE = 2_048  # entries in one write: the server serves nobody in between
-NOTHING = End(0, read_place(START), read_place(START), whole=True)
+_NOWHERE = read_place(START)
+NOTHING = End(0, _NOWHERE, _NOWHERE, _NOWHERE, whole=True)
 
 
 class Prober:
@@ -33,7 +34,7 @@ class Prober:
     def _command(self, look: Look) -> tuple[Arg, ...]:
         after, upto = f"({look.range.after}", str(look.range.upto)
         ends = ("XREVRANGE", upto, after) if look.back else ("XRANGE", after, upto)
-        return lua.call("spark_probe", (self._key,), (*ends, look.most, LOOK_BYTES))
+        return lua.call("spark_probe", (self._key,), (*ends, look.most, LOOK_BYTES, LATELY))
 
 
 def _in_writes(looks: Sequence[Look]) -> Iterator[list[Look]]:
@@ -50,12 +51,12 @@ def _in_writes(looks: Sequence[Look]) -> Iterator[list[Look]]:
 def _end(reply: Any) -> End:
     if isinstance(reply, Exception):
         raise as_error(reply, "spark_probe")
-    seen, whole, first, last, *beyond = reply
-    if not seen:
+    if reply == [0]:
         return NOTHING
+    seen, whole, first, late, last, *beyond = reply
     near, far = read_place(first), read_place(last)
     # Ids that Redis made count up from 0 in every millisecond, so they tell how many it has.
     if beyond and abs(far.seq - near.seq) == seen - 1:
         far = read_place(beyond[0])
         seen = abs(far.seq - near.seq) + 1
-    return End(seen, near, far, bool(whole))
+    return End(seen, near, read_place(late), far, bool(whole))

@@ -95,7 +95,7 @@ def delayed(
         page = list(zip(flat[::2], flat[1::2], strict=True))
         if not over:
             member, score = page[-1]
-            client.post(*lua.call("spark_delayed", (key,), (*args, score, member)))
+            client.post(*lua.call("spark_delayed", (key,), (*args, score, b"=" + member)))
         if page:
             yield page
 

@@ -29,7 +29,9 @@ def commit(options: SinkOptions, run: Run, messages: Messages) -> None:
         brought = _brought(messages)
         if brought is not None and brought != rows + skipped:
             raise _differs(options, run, brought, rows + skipped)
-        runs.finish(client, run, options.marker_ttl_ms)
+        finished = runs.finish(client, run, options.marker_ttl_ms)
+        if finished != rows:  # by a task that should have ended
+            raise _differs(options, run, rows, finished)
         # Whoever comes late finds the run done, so what is in needs no marker any more.
         for first in range(0, len(messages), FORGET):
             parts = range(first, min(first + FORGET, len(messages)))

@@ -90,7 +90,7 @@ class Sender:
 
     def _press(self, chunk: Chunk) -> None:
         """Send a chunk until it is in, and nothing else meanwhile."""
-        begun = time.monotonic()
+        begun, waited = time.monotonic(), False
         while True:
             [reply] = self._client.ask_each([self._write(chunk)])
             told = self._read(reply, chunk)
@@ -98,6 +98,9 @@ class Sender:
                 raise self._lost(chunk)
             if told.answer != FULL:
                 return
+            if not waited:
+                log.warning("queue %s is full, with %d jobs", self._options.queue, told.length)
+            waited = True
             self._wait(told, begun)
 
     def _wait(self, told: _Told, begun: float) -> None:

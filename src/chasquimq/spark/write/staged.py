@@ -91,7 +91,7 @@ class Staged:
         options, run = self._options, self._run
         stages = [self._checked(message) for message in messages]
         if stages and all(stage.state == runs.DONE for stage in stages):
-            log.info("run %s is in queue %s already", run.run_id, run.queue)
+            log.warning("run %s is in queue %s already: nothing was added", run.run_id, run.queue)
             return
         with Client(options.where.address(), SCRIPTS) as client:
             self._make_ready(client)

@@ -47,6 +47,7 @@ class Way(Protocol):
 def way(schema: StructType, options: SinkOptions, run: Run, streaming: bool = False) -> Way:
     """What the options ask for. A stream's batch that is run again after its driver died may be cut
     into other partitions, which only rows with ids and staged rows can bear."""
+    # Imported here, for each of them imports this module; and most writes need one.
     if options.id_column is not None:
         from chasquimq.spark.write.by_id import ById
 

@@ -1,0 +1,55 @@
+"""What `spark.read` would hand to its decoders, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from chasquimq.address import read_url
+from chasquimq.spark.client import Client
+from chasquimq.spark.options import SourceOptions, source_options
+from chasquimq.spark.read import plan, scan
+from chasquimq.spark.read.batch import pages
+from chasquimq.spark.read.filters import Wanted
+from tests.servers import DialectServer
+
+
+class Reading:
+    """One read: its parts, and the rows of each."""
+
+    def __init__(self, server: DialectServer, queue: str, **options: Any) -> None:
+        given = {name: str(value) for name, value in options.items()}
+        self.options: SourceOptions = source_options({"url": server.url, "queue": queue, **given})
+        self._address = read_url(server.url)
+
+    def parts(self, wanted: Wanted | None = None) -> list[InputPartition]:
+        with Client(self._address, plan.SCRIPTS) as client:
+            return plan.plan(client, self.options, wanted or Wanted(self.options.queues))
+
+    def pages(self, part: InputPartition) -> Iterator[list[Any]]:
+        with Client(self._address, scan.SCRIPTS) as client:
+            yield from pages(client, part, self.options)
+
+    def rows_of(self, part: InputPartition) -> list[Any]:
+        return [row for page in self.pages(part) for row in page]
+
+    def rows(self, wanted: Wanted | None = None) -> list[Any]:
+        return [row for part in self.parts(wanted) for row in self.rows_of(part)]
+
+    def ids(self, wanted: Wanted | None = None) -> list[str]:
+        return [row[0].decode() for row in self.rows(wanted)]
+
+
+@contextmanager
+def counted(server: DialectServer, *commands: str) -> Iterator[dict[str, int]]:
+    """How often the server ran them meanwhile; on a server of one's own."""
+    client = server.client()
+    client.config_resetstat()
+    calls: dict[str, int] = {}
+    yield calls
+    told = client.info("commandstats")
+    for command in commands:
+        calls[command] = told.get(f"cmdstat_{command.lower()}", {}).get("calls", 0)
