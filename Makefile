@@ -11,7 +11,7 @@ PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 5 ? 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv redis lint format test demo soak chaos-schedules bench-quick bench-spark cli-reference lock clean
+.PHONY: help venv redis lint format test test-slow demo soak chaos-schedules bench-quick bench-spark cli-reference lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ format: venv ## let ruff format and fix what it can
 
 test: venv redis lint ## everything: set-up, lint, all tests on all servers, in PROCESSES (cores + 1)
 	@$(BIN)/python -m pytest -n $(PROCESSES)
+
+test-slow: venv redis ## tests that start JVMs of their own: clusters, Connect, killed drivers, examples
+	@$(BIN)/python -m pytest -m slow
 
 demo: venv ## see jobs run, on the embedded server
 	@$(BIN)/python examples/demo.py

@@ -65,15 +65,13 @@ def main(folder: Path, queue: str, place: str, secret_file: str) -> None:
         rows.write.format("chasqui").options(**options).mode("append").save()
 
     write(by_name)
-    write(by_file)
-    seen = {"rows": str(read(by_file).count())}
-    for name, options in (("by name", by_name), ("by file", by_file)):
-        frame = read(options)
+    frames = {"by name": read(by_name), "by file": read(by_file)}
+    seen = {"rows": str(frames["by file"].count())}
+    for name, frame in frames.items():
         seen[f"explain {name}"] = printed(lambda frame=frame: frame.explain(True))
-        seen[f"formatted {name}"] = printed(lambda frame=frame: frame.explain("formatted"))
-        plan = frame._jdf.queryExecution()
-        seen[f"plan {name}"] = repr(frame) + plan.toString() + plan.analyzed().toJSON()
-    for variable in ("WRONG", "WEAK", "GONE"):
+        plan = frame._jdf.queryExecution().analyzed()
+        seen[f"plan {name}"] = repr(frame) + plan.toString() + plan.toJSON()
+    for variable in ("WRONG", "WEAK"):
         options = {"urlEnv": variable, "queue": queue}
         seen[f"read {variable}"] = printed(lambda options=options: read(options).count())
     seen["write WRONG"] = printed(lambda: write({"urlEnv": "WRONG", "queue": queue}))

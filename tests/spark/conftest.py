@@ -20,6 +20,13 @@ from tests.servers import DIALECTS, Servers
 DB = 9  # where pages may choose their queue names freely
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark takes its time on a busy machine; a test that hangs ends all the same."""
+    for item in items:
+        if "/tests/spark/" in item.path.as_posix() and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator[SparkSession]:
     home: Path = tmp_path_factory.mktemp("spark")
@@ -34,6 +41,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterato
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "1g",
+            # Half the CPU time, in a JVM that lives for a minute or two.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.local.dir": str(home),
             "spark.sql.warehouse.dir": str(home / "warehouse"),
         },

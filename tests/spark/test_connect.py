@@ -14,6 +14,8 @@ from chasquimq.server import Server
 from tests.servers import DIALECTS, binary_for
 from tests.spark.launch import QUICK, launch
 
+pytestmark = pytest.mark.slow
+
 APP = Path(__file__).with_name("app_connect.py")
 PASSWORD = "c4nary p@ss"  # not a secret
 

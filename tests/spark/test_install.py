@@ -13,6 +13,8 @@ from tests.cli.kit import Chasqui
 from tests.servers import DIALECTS, Servers
 from tests.spark.launch import BIN, QUICK, launch
 
+pytestmark = pytest.mark.slow
+
 APP = Path(__file__).with_name("app_submit.py")
 
 
