@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from chasquimq.cli.check.catalog import CATALOG
+from chasquimq.cli.check.spark import KINDS as SPARK_KINDS
 from chasquimq.server import Server
 from chasquimq.sync import Queue
 from tests.cli.clinic import Clinic, Patient, wait_for
@@ -312,6 +313,7 @@ def test_what_makes_no_sense_is_a_wrong_command_line(clinic: Clinic) -> None:
 
 def test_the_page_tells_every_finding_and_how_bad_it_is() -> None:
     page = (ROOT / "docs/reference/doctor.md").read_text()
-    rows = re.findall(r"^\| `([a-z]+\.[a-z-]+)` \| (\w+) \| \S.* \| \S.* \|$", page, re.MULTILINE)
-    assert dict(rows) == {code: severity.word for code, severity in CATALOG.items()}
-    assert len(rows) == len(CATALOG)
+    known = CATALOG | SPARK_KINDS
+    rows = re.findall(r"^\| `([a-z]+\.[a-z-]+3?)` \| (\w+) \| \S.* \| \S.* \|$", page, re.MULTILINE)
+    assert dict(rows) == {code: severity.word for code, severity in known.items()}
+    assert len(rows) == len(known)

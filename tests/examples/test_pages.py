@@ -67,7 +67,8 @@ def test_there_is_something_to_run() -> None:
 
 def test_few_blocks_do_not_run() -> None:
     kinds = {block.kind for page in PAGES for block in blocks(page)}
-    assert kinds <= {"python", "python no-run", "sh", "sh no-run", "text", "yaml", "ini", ""}
+    runs = {"python", "python spark", "sh"}
+    assert kinds <= {*runs, "python no-run", "sh no-run", "text", "yaml", "ini", ""}
     idle = [block for page in PAGES for block in blocks(page) if block.kind == "python no-run"]
     assert len(idle) <= MAY_NOT_RUN
 
