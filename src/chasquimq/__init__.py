@@ -1,6 +1,13 @@
-"""ChasquiMQ for Python: background jobs on Redis Streams."""
+"""ChasquiMQ for Python: background jobs on Redis Streams.
+
+Names whose modules bring half of the package with them come when they are first asked for: who
+needs a part of it, as each process does that Spark starts, does not wait for the rest.
+"""
 
 from __future__ import annotations
+
+import importlib
+import typing
 
 import chasquimq._alone  # noqa: F401 - first, before the files of another program answer
 from chasquimq._version import version
@@ -30,17 +37,42 @@ from chasquimq.errors import (
     UnrecoverableError,
     WireError,
 )
-from chasquimq.handler import Handler, Route, Router
-from chasquimq.health import Health
-from chasquimq.job import BackoffSpec, Counts, Job
-from chasquimq.native import Consumer, Producer, Promoter, Scheduler
-from chasquimq.observe.memory import InMemorySink
-from chasquimq.observe.metrics import MetricsSink
-from chasquimq.queue import Queue
-from chasquimq.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPattern
-from chasquimq.subscribe import QueueEvent, QueueEvents
-from chasquimq.worker import Worker, run_workers
 
+if typing.TYPE_CHECKING:
+    from chasquimq.handler import Handler, Route, Router
+    from chasquimq.health import Health
+    from chasquimq.job import BackoffSpec, Counts, Job
+    from chasquimq.native import Consumer, Producer, Promoter, Scheduler
+    from chasquimq.observe.memory import InMemorySink
+    from chasquimq.observe.metrics import MetricsSink
+    from chasquimq.queue import Queue
+    from chasquimq.repeat import MissedFiresPolicy, RepeatableMeta, RepeatPattern
+    from chasquimq.subscribe import QueueEvent, QueueEvents
+    from chasquimq.worker import Worker, run_workers
+
+_LATER = {
+    "BackoffSpec": "job",
+    "Consumer": "native",
+    "Counts": "job",
+    "Handler": "handler",
+    "Health": "health",
+    "InMemorySink": "observe.memory",
+    "Job": "job",
+    "MetricsSink": "observe.metrics",
+    "MissedFiresPolicy": "repeat",
+    "Producer": "native",
+    "Promoter": "native",
+    "Queue": "queue",
+    "QueueEvent": "subscribe",
+    "QueueEvents": "subscribe",
+    "RepeatPattern": "repeat",
+    "RepeatableMeta": "repeat",
+    "Route": "handler",
+    "Router": "handler",
+    "Scheduler": "native",
+    "Worker": "worker",
+    "run_workers": "worker",
+}
 __all__ = [
     "AccessError",
     "ArgumentError",
@@ -89,3 +121,17 @@ __all__ = [
     "run_workers",
     "version",
 ]
+
+
+if not typing.TYPE_CHECKING:  # who would take any name at all for ours
+
+    def __getattr__(name: str) -> typing.Any:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+        globals()[name] = value  # asked for once
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
