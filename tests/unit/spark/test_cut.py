@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chasquimq.spark.place import LAST_SEQ, Place, Range
-from chasquimq.spark.read.cut import LOOKED, WALK, Survey
+from chasquimq.spark.read.cut import LOOKED, ROUNDS, WALK, Survey
 from chasquimq.spark.read.piece import End, Look
 from tests.unit.spark.model_stream import NOW, SHAPES, ModelStream, spread, stamped
 
@@ -30,6 +30,10 @@ def covers(parts: list[Range], stretch: Range) -> bool:
         and all(part.after < part.upto for part in parts)
         and all(part.upto.seq == LAST_SEQ for part in parts[:-1])
     )
+
+
+def stream_of(shape: str, seed: int) -> ModelStream:
+    return ModelStream(SHAPES[shape](random.Random(seed)))
 
 
 @given(streams, st.integers(2, 20))
@@ -58,12 +62,13 @@ def test_a_stretch_of_a_stream(stream: ModelStream, data: st.DataObject, parts: 
     assert covers(survey.cut(parts), stretch)
 
 
+@settings(max_examples=30)
 @given(st.data(), st.integers(0, 10**7), st.integers(2, 100), st.booleans())
 def test_whatever_a_stream_that_changes_tells(
     data: st.DataObject, length: int, parts: int, whole: bool
 ) -> None:
-    """Between two looks entries come and go: no answer fits another."""
-    dice = random.Random(data.draw(seeds))
+    """Between two looks entries come and go: no answer fits another. It ends all the same."""
+    dice, rounds = random.Random(data.draw(seeds)), 0
 
     def place() -> Place:
         return Place(
@@ -71,20 +76,21 @@ def test_whatever_a_stream_that_changes_tells(
         )
 
     def probe(looks: Sequence[Look]) -> list[End]:
+        nonlocal rounds
+        rounds += 1
         return [
             End(dice.randrange(9), place(), place(), place(), dice.random() < 0.3) for _ in looks
         ]
 
     stretch = Range(Place(0, 0), Place(LAST_SEQ, 7))
     assert covers(Survey(stretch, length, whole, probe).cut(parts), stretch)
+    assert rounds <= ROUNDS + 1
 
 
-@pytest.mark.parametrize("parts", [2, 4, 8])
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=3, derandomize=True)
-@given(seed=seeds)
-def test_no_part_has_much_more_than_its_share(shape: str, parts: int, seed: int) -> None:
-    stream = ModelStream(SHAPES[shape](random.Random(seed)))
+@pytest.mark.parametrize("parts", [2, 4, 8])
+def test_no_part_has_much_more_than_its_share(shape: str, parts: int) -> None:
+    stream = stream_of(shape, seed=parts)
     length = len(stream.places)
     found = Survey(stream.all_of_it, length, True, stream.probe).cut(parts)
     largest = max(len(stream.inside(part)) for part in found)

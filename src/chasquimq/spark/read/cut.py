@@ -29,6 +29,7 @@ POINTS = 64  # new cuts at a time
 QUIET_MS = 256  # shorter gaps are cut, not walked through
 WALK = 16_384  # entries looked at at a time, at the most
 LOOKED = 200_000  # entries to look at in search of what hides: about 0.3 s of the server's time
+ROUNDS = 100  # of looks, at the most: twice what a stream needs that does not change meanwhile
 
 Order = tuple[Piece, int, int]  # to cut at so many places, and look at so many entries there
 Probe = Callable[[Sequence[Look]], Sequence[End]]
@@ -83,11 +84,11 @@ class Survey:
     # -- looking closer --------------------------------------------------------------------------
 
     def _refine(self, parts: int) -> None:
-        entries, usual = min(self._length, LOOKED), 0.0
+        entries, rounds, usual = min(self._length, LOOKED), ROUNDS, 0.0
         # Coarsely first: while something hides, what is seen seems to be more than it is.
         for level in sorted({min(parts, COARSE), parts}):
             points = 2 * POINTS + 16 * level
-            while True:
+            while rounds:
                 orders = self._heavy(level, min(points, POINTS))
                 points -= sum(cuts for _, cuts, _ in orders)
                 if not orders and self._hidden() > self._length / (2 * level):
@@ -95,7 +96,8 @@ class Survey:
                     orders = list(self._walk(min(WALK, entries), usual))
                 if not orders:
                     break
-                entries -= max(FEW, self._divide(orders))
+                entries -= self._divide(orders)
+                rounds -= 1
 
     def _heavy(self, parts: int, room: int) -> list[Order]:
         """The pieces that are too large a share."""
