@@ -258,9 +258,9 @@ def test_a_spark_home_tells_its_version(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def chasqui(dialect_server: DialectServer, monkeypatch: pytest.MonkeyPatch) -> Chasqui:
+def chasqui(own_server: DialectServer, monkeypatch: pytest.MonkeyPatch) -> Chasqui:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    return Chasqui(dialect_server)
+    return Chasqui(own_server)
 
 
 def report(chasqui: Chasqui, *args: str) -> dict[str, dict[str, Any]]:
@@ -270,15 +270,15 @@ def report(chasqui: Chasqui, *args: str) -> dict[str, dict[str, Any]]:
 
 
 def test_a_machine_and_a_server_that_are_well(
-    chasqui: Chasqui, dialect_server: DialectServer, queue_name: str
+    chasqui: Chasqui, own_server: DialectServer, queue_name: str
 ) -> None:
-    clinic = Clinic(dialect_server)
+    clinic = Clinic(own_server)
     before = clinic.digest()
     ended = chasqui.call("spark", "doctor", queue_name)
     assert ended.code == 0, ended.out
     assert ended.out.splitlines()[-1].startswith("all is well")
     found = report(chasqui, queue_name)
-    kind = "valkey" if dialect_server.name == "valkey" else "redis"
+    kind = "valkey" if own_server.name == "valkey" else "redis"
     assert found["server.version"]["facts"]["kind"] == kind
     assert found["spark.rights"]["facts"]["user"] == "default"
     assert clinic.digest() == before

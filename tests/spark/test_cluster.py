@@ -20,8 +20,6 @@ from tests.chaos.kit.fleet import ROOT
 from tests.chaos.kit.wait import eventually
 from tests.servers import DIALECTS, DialectServer, Servers
 
-pytestmark = pytest.mark.slow
-
 ROWS = 8_000
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 PATIENCE_S = 60.0

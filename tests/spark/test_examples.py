@@ -14,8 +14,6 @@ from pyspark.sql import SparkSession
 from tests.examples.page import ROOT
 from tests.servers import DIALECTS, Servers
 
-pytestmark = pytest.mark.slow
-
 EXAMPLES = ROOT / "examples" / "spark"
 SHARED = "place.py"  # not an example: where they find a server
 DB = 11  # a database of its own on the shared server
@@ -77,6 +75,7 @@ def test_an_example_runs(
     check(example, capsys.readouterr().out)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_example_is_a_program_and_brings_its_own_server() -> None:
     clean = {key: value for key, value in os.environ.items() if key != "CHASQUI_REDIS_URL"}

@@ -17,8 +17,6 @@ from tests.servers import DIALECTS, binary_for
 from tests.spark.launch import launch
 from tests.store.test_tls import Authority
 
-pytestmark = pytest.mark.slow
-
 APP = Path(__file__).with_name("app_canary.py")
 PASSWORD = "c4nary p@ss/w"  # not a secret
 SECRETS = (PASSWORD, quote(PASSWORD, safe=""), "wr0ng-canary", "weak-c4nary")

@@ -91,7 +91,6 @@ def driver(server: DialectServer, queue_name: str, tmp_path: Path) -> Iterator[D
         driver.kill()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_killed_driver_loses_and_doubles_nothing(
     spark: SparkSession, events: Events, server: DialectServer, driver: Driver, tmp_path: Path

@@ -69,7 +69,6 @@ def payloads(shelf: Shelf) -> list[int]:
     return sorted(one["n"] for one in shelf.payloads())
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)  # a JVM of its own starts
 def test_a_driver_is_killed_in_the_middle_of_a_move(
     spark: SparkSession, server: DialectServer, queue_name: str, stream: Stream
