@@ -14,6 +14,7 @@ from chasquimq.spark.client import Client
 from chasquimq.spark.decode import decoder
 from chasquimq.spark.options import SourceOptions
 from chasquimq.spark.read import plan, scan
+from chasquimq.spark.read.collector import seldom
 from chasquimq.spark.read.filters import Wanted, narrow
 from chasquimq.spark.read.part import Members, Picked
 from chasquimq.spark.read.result import results
@@ -40,7 +41,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         decode = decoder(partition.queue, self._schema, self._options)
-        with Client(self._options.where.address(), scan.SCRIPTS) as client:
+        with seldom(), Client(self._options.where.address(), scan.SCRIPTS) as client:
             for page in pages(client, partition, self._options):
                 yield decode.batch(page)
 

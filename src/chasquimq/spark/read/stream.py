@@ -28,6 +28,7 @@ from chasquimq.errors import ConfigError
 from chasquimq.spark.client import Client
 from chasquimq.spark.decode import decoder
 from chasquimq.spark.options import SourceOptions
+from chasquimq.spark.read.collector import seldom
 from chasquimq.spark.read.follow import Follow, report
 from chasquimq.spark.read.mark import Offset, Span, read_spans, share
 from chasquimq.spark.read.part import Part
@@ -149,7 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         decode = decoder(queue, self._schema, self._options)
         keys, got = Keys(queue), 0
         key = keys.events if self._options.view == "events" else keys.dlq
-        with Client(self._options.where.address()) as client:
+        with seldom(), Client(self._options.where.address()) as client:
             for page in entries(client, key, after, partition.upto, self._options.fetch_size):
                 got += len(page)
                 yield decode.batch(page)
