@@ -55,7 +55,7 @@ chaos-schedules: venv redis ## schedulers stopped PAUSES (200) times on each ser
 bench-quick: venv redis ## our figures beside the reference's, in a few minutes
 	@$(BIN)/python bench/quick.py
 
-bench-spark: venv redis ## the Spark source and sink beside plain loops, in a quarter of an hour
+bench-spark: venv redis ## the Spark source and sink beside plain loops, in a third of an hour
 	@$(BIN)/python bench/spark.py
 
 cli-reference: venv ## write docs/reference/cli* anew, from the command itself

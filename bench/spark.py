@@ -89,6 +89,7 @@ def rounds(
         for case in cases if number % 2 == 0 else cases[::-1]:
             progress.show(number, case.name, "rows per second")
             patience = wait_for_quiet(patience)
+            wake(stand)
             found.runs.setdefault(case.name, []).append(case.run(stand))
         if told.sizes:
             progress.show(number, "by size", "inside a task")
@@ -110,6 +111,13 @@ def warm_up(stand: Stand) -> None:
         stand.write(rows)
         drain(stand.frame("jobs", queue=WRITTEN))
     stand.write_in_tasks(rows)
+
+
+def wake(stand: Stand) -> None:
+    """Spark ends Python processes that had nothing to do for a minute, and some cases take longer.
+    What a job costs that has to start them is another table."""
+    stand.write(100)
+    drain(stand.frame("jobs", queue=WRITTEN))
 
 
 def arguments(words: list[str]) -> argparse.Namespace:

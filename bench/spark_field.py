@@ -75,8 +75,8 @@ def fill(url: str, queue: str, view: str, rows: int) -> None:
 def clear(client: redis.Redis, queue: str) -> None:
     """Its markers too."""
     keys: Iterator[bytes] = client.scan_iter(match=f"{{chasqui:{queue}}}*", count=5_000)
-    for key in list(keys):
-        client.unlink(key)
+    while some := list(islice(keys, CHUNK)):
+        client.unlink(*some)
 
 
 def _envelope(number: int) -> bytes:

@@ -14,6 +14,7 @@ from spark_cases import Stand, drain
 
 TASK = Path(__file__).with_name("spark_task.py")
 WARM, IN = "bench-warm", "bench-task"
+WARM_ROWS = 20_000  # memory that a process takes for its first pages is its own from then on
 CHEAP = {"maxStreamLen": "10000000"}
 TASKS: dict[str, tuple[str, dict[str, str]]] = {
     "read, JSON": ("read", {}),
@@ -35,7 +36,7 @@ def queue_of(rows: int) -> str:
 
 
 def fill(stand: Stand, sizes: list[int]) -> None:
-    spark_field.fill(stand.url, WARM, "jobs", 1_000)
+    spark_field.fill(stand.url, WARM, "jobs", WARM_ROWS)
     for rows in sizes:
         if not stand.client.exists(f"{{chasqui:{queue_of(rows)}}}:stream"):
             spark_field.fill(stand.url, queue_of(rows), "jobs", rows)
@@ -72,6 +73,7 @@ def _run(
 ) -> dict[str, Any]:
     queue, warm = queues
     orders = {"what": kind, "url": stand.url, "queue": queue, "warm": warm, "rows": rows}
+    orders |= {"warm_rows": WARM_ROWS}
     command = [sys.executable, TASK, json.dumps({**orders, "options": options})]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     told: dict[str, Any] = json.loads(done.stdout)

@@ -1,8 +1,9 @@
 """What a row costs inside a task, without a JVM: the very reader and writer that executors run.
 
-`python bench/spark_task.py '{"what": "read", "url": ..., "queue": ..., "warm": ..., "rows": ...}'`
-does it in a fresh process, and prints time, CPU time and the largest memory of that process; `warm`
-is another queue, to begin with. With `"profile": true` it prints where the time goes as well.
+`python bench/spark_task.py '{"what": "read", "url": ..., "queue": ..., "rows": ..., "warm": ...,
+"warm_rows": ...}'` does it in a fresh process, and prints time, CPU time and the largest memory of
+that process; `warm` is another queue, to begin with. With `"profile": true` it prints where the
+time goes as well.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from chasquimq.spark.schema import COLUMNS
 from chasquimq.spark.source import ChasquiSource
 
 BATCH = 10_000  # rows that Spark hands over at a time
-WARM = 1_000  # rows
 FORMATS = {"json": StringType(), "binary": BinaryType()}
 
 
@@ -59,7 +59,7 @@ def _batch() -> pa.RecordBatch:
 def main(orders: dict[str, Any]) -> None:
     run = read if orders["what"] == "read" else write
     options = {"url": orders["url"], "queue": orders["queue"], **orders.get("options", {})}
-    run(options | {"queue": orders["warm"]}, WARM)  # imports, and what is made once
+    run(options | {"queue": orders["warm"]}, orders["warm_rows"])  # imports, and what is made once
     profile = cProfile.Profile()
     begin, cpu = time.perf_counter(), time.process_time()
     if orders.get("profile"):

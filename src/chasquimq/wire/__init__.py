@@ -24,6 +24,7 @@ from chasquimq.wire.envelope import (
     pack_retry,
     str_header,
     unpack_envelope,
+    unpack_envelopes,
     unpack_retry,
 )
 from chasquimq.wire.event import EventRow, pack_event, unpack_event
@@ -80,6 +81,7 @@ __all__ = [
     "unique_hint",
     "unpack_dead",
     "unpack_envelope",
+    "unpack_envelopes",
     "unpack_event",
     "unpack_json",
     "unpack_msgpack",

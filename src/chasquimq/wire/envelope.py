@@ -17,6 +17,8 @@ ids as bin, payloads as arrays of numbers, and anything at all behind the array.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import attrgetter, itemgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -116,6 +118,11 @@ class _FiveSlots(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc
 
 _decode_four = msgspec.msgpack.Decoder(Envelope).decode
 _decode_five = msgspec.msgpack.Decoder(_FiveSlots).decode
+_first_byte, _attempt, _created_at_ms = (
+    itemgetter(0),
+    attrgetter("attempt"),
+    attrgetter("created_at_ms"),
+)
 
 
 def unpack_envelope(data: bytes) -> Envelope:
@@ -134,6 +141,21 @@ def unpack_envelope(data: bytes) -> Envelope:
         return _read_envelope(read_value(data))
     except WireError as error:
         raise WireError(f"not a job envelope: {error.args[0]}") from error
+
+
+def unpack_envelopes(many: Sequence[Any]) -> list[Envelope] | None:
+    """A whole page in half of the time, if all of it are bytes of the usual shape; None: it is not,
+    so read each by itself."""
+    try:
+        if {*map(_first_byte, many)} != {_FOUR_SLOTS}:
+            return None
+        found = [*map(_decode_four, many)]
+    except (msgspec.MsgspecError, ValueError, IndexError, TypeError):
+        return None
+    attempts = {*map(_attempt, found)}
+    if min(attempts) < 0 or max(attempts) > U32 or min(map(_created_at_ms, found)) < 0:
+        return None
+    return found
 
 
 def _with_retry(five: _FiveSlots) -> Envelope:

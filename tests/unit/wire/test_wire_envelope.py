@@ -238,3 +238,43 @@ def test_a_broken_envelope_is_an_envelope_or_a_wire_error(
 def test_headers_are_the_smallest_there_are(size: int) -> None:
     assert wire.bin_header(size) + bytes(size) == msgspec.msgpack.encode(bytes(size))
     assert wire.str_header(size) + b"x" * size == msgspec.msgpack.encode("x" * size)
+
+
+# -- a page of them --------------------------------------------------------------------------------
+
+USUAL = [Envelope("a", b"\x01", 2), Envelope("", b"", U64, U32), Envelope("ü" * 40, b"x" * 300, 0)]
+
+
+def test_a_page_of_the_usual_shape_is_read_at_once() -> None:
+    assert wire.unpack_envelopes([wire.pack_envelope(one) for one in USUAL]) == USUAL
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        None,
+        b"",
+        b"\xc1",
+        b"\x94",
+        bytes.fromhex("94 a1 61 c4 01 01 02 00 c0"),  # something behind it
+        bytes.fromhex("95 a1 61 c4 01 01 02 03 92 05 c0"),  # an override
+        bytes.fromhex("95 a1 61 c4 01 01 02 03 c0"),
+        bytes.fromhex("93 a1 61 c4 01 01 02"),  # three slots
+        bytes.fromhex("94 a1 61 c4 01 01 ff 00"),  # before 1970
+        bytes.fromhex("94 a1 61 c4 01 01 02 ff"),  # attempt -1
+        bytes.fromhex("94 a1 61 c4 01 01 02 cf 00 00 00 01 00 00 00 00"),  # beyond 32 bits
+        bytes.fromhex("94 c4 01 61 c4 01 01 02 00"),  # its id as bin
+    ],
+)
+def test_one_of_another_shape_makes_a_page_unusual(other: bytes | None) -> None:
+    for place in range(3):
+        page: list[bytes | None] = [wire.pack_envelope(one) for one in USUAL]
+        page[place] = other
+        assert wire.unpack_envelopes(page) is None
+    assert wire.unpack_envelopes([]) is None
+
+
+@given(st.lists(st.binary(max_size=30).map(lambda tail: b"\x94\xa1a" + tail) | st.binary()))
+def test_a_page_has_what_each_of_it_has(page: list[bytes]) -> None:
+    found = wire.unpack_envelopes(page)
+    assert found is None or found == [wire.unpack_envelope(one) for one in page]

@@ -15,10 +15,11 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
-def texts(values: Sequence[bytes | str | None]) -> pa.Array:
+def texts(values: Sequence[bytes | str | None] | pa.Array) -> pa.Array:
     """Bytes that may be UTF-8, without a str for each."""
     try:
-        return array(values, pa.binary()).cast(pa.string())
+        held = values if isinstance(values, pa.Array) else array(values, pa.binary())
+        return held.cast(pa.string())
     except pa.ArrowInvalid:
         raise WireError("is not UTF-8") from None
 
@@ -35,7 +36,7 @@ def numbers(values: Sequence[int | None]) -> pa.Array:
         raise WireError("is beyond BIGINT") from None
 
 
-def digits(values: Sequence[bytes | None]) -> pa.Array:
+def digits(values: Sequence[bytes | None] | pa.Array) -> pa.Array:
     """Numbers that were written as text: digits and nothing else."""
     read = texts(values)
     # Arrow itself would take signs and hexadecimal numbers too.
@@ -52,13 +53,16 @@ def moments(values: Sequence[int | None]) -> pa.Array:
     return in_time(_from_ms(numbers(values)))
 
 
-def digit_moments(values: Sequence[bytes | None]) -> pa.Array:
+def digit_moments(values: Sequence[bytes | None] | pa.Array) -> pa.Array:
     """Epoch milliseconds that were written as text."""
     return in_time(_from_ms(digits(values)))
 
 
 def id_moments(entry_ids: Sequence[bytes]) -> pa.Array:
-    """The times in entry ids, `<ms>-<seq>`."""
+    """The times in entry ids, `<ms>-<seq>`. From 2001 to 2286 they have 13 digits."""
+    ids = array(entry_ids, pa.binary())
+    if pc.all(pc.equal(pc.binary_slice(ids, 13, 14), b"-"), min_count=0).as_py():
+        return digit_moments(pc.binary_slice(ids, 0, 13))
     return digit_moments([one and one.partition(b"-")[0] for one in entry_ids])
 
 

@@ -53,6 +53,9 @@ def job_columns(page: Page, bodies: Callable[[], Sequence[bytes | None]], form: 
 
 def read_envelopes(page: Page, bodies: Sequence[bytes | None]) -> list[Envelope]:
     """Where there is none to be read, one of nothing but None."""
+    usual = wire.unpack_envelopes(bodies)
+    if usual is not None:
+        return usual
     read = _unpack if ABSENT in bodies else wire.unpack_envelope
     return [job or _NOTHING for job in page.each("", read, bodies)]
 

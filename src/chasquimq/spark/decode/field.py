@@ -39,6 +39,9 @@ class Fields:
     def _orders(self) -> tuple[list[list[Any]], list[int], list[tuple[Any, ...]]]:
         """The fields of each row, which order it has, and the orders."""
         rows = [row[-1] or [] for row in self._page.rows]
+        first = rows[0][:-1:2] if rows else []
+        if first and all(fields[:-1:2] == first for fields in rows):
+            return rows, [0] * len(rows), [tuple(first)]
         known: dict[tuple[Any, ...], int] = {}
         orders = [known.setdefault(tuple(fields[:-1:2]), len(known)) for fields in rows]
         if _GONE in known:
