@@ -20,6 +20,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -251,8 +252,12 @@ class LoopThread:
         return True
 
     def _refuse(self, call: Call) -> None:
-        self._calls.discard(call)
-        call.coroutine.close()
+        try:
+            self._calls.remove(call)
+        except KeyError:  # the other side has, just now
+            return
+        if call.task is None:
+            call.coroutine.close()
         call.error = _ending()
         call.done.release()
 
@@ -268,6 +273,8 @@ class LoopThread:
                 # A credential provider, asked again while reconnecting. It may not end the rest.
                 log.warning("the event loop of chasquimq.sync goes on after %r", error)
         self._loop.close()
+        for call in list(self._calls):  # handed over when it had run for the last time
+            self._refuse(call)
 
     async def _live(self) -> None:
         await self._told.wait()
@@ -314,7 +321,6 @@ class LoopThread:
 class Loop(asyncio.SelectorEventLoop):
     """Looks up names in daemon threads. Those of an executor take no more work once the main
     thread has ended, and hold up the exit.
-
     asyncio's own, whatever is installed: uvloop's lookups crash a forked child when it exits.
     """
 
@@ -335,10 +341,8 @@ class Loop(asyncio.SelectorEventLoop):
                 answer = socket.getaddrinfo(host, port, **options)
             except Exception as refused:
                 error = refused
-            try:
+            with suppress(RuntimeError):  # it is closed
                 self.call_soon_threadsafe(tell, answer, error)
-            except RuntimeError:  # it is closed
-                pass
 
         threading.Thread(target=look_up, name="chasqui-lookup", daemon=True).start()
         return await found
@@ -365,8 +369,7 @@ def _loop_thread() -> LoopThread:
 
 
 def _let_go(queue: AsyncQueue) -> None:
-    thread = _threads.get(os.getpid())
-    if thread is not None:
+    if (thread := _threads.get(os.getpid())) is not None:
         thread.let_go(queue)
 
 
@@ -380,8 +383,7 @@ def _ending() -> ShutdownError:
 def _at_exit() -> None:
     global _ended
     _ended = True
-    thread = _threads.get(os.getpid())
-    if thread is not None:
+    if (thread := _threads.get(os.getpid())) is not None:
         thread.tell()
         thread.join(GOODBYE_S + 2 * HANG_UP_S)
 

@@ -261,6 +261,31 @@ late.join()
     assert any_counter.added() == [1]
 
 
+def test_who_comes_behind_the_last_turn_of_the_loop_is_told(any_counter: Counter) -> None:
+    """It takes calls until it is closed, and runs them no more."""
+    code = """
+queue = open_queue()
+queue.add("a", 1)
+thread = sys.modules["chasquimq.sync"]._loop_thread()
+late = threading.Thread(target=add_too_late)
+close = thread._loop.close
+
+def close_late():
+    late.start()
+    while not thread._loop._ready:
+        time.sleep(0.001)
+    close()
+
+thread._loop.close = close_late
+thread.tell()
+thread.join(60)
+late.join()
+"""
+    [told] = any_counter.run(LAST + code).cleanly()
+    assert told.startswith("CMQ-005: the interpreter is ending")
+    assert any_counter.added() == [1]
+
+
 def test_who_uses_nothing_has_no_thread(any_counter: Counter) -> None:
     code = "queue = open_queue()\nsay(repr(queue))\nsay(threading.active_count())"
     assert any_counter.run(code).cleanly()[1:] == ["1"]
