@@ -108,15 +108,14 @@ def warm_up(stand: Stand) -> None:
     """The first jobs of a session compile and fork; nobody asks how long that takes."""
     rows = min(WARM, stand.rows // 2)
     for _ in range(2):
-        stand.write(rows)
-        drain(stand.frame("jobs", queue=WRITTEN))
+        wake(stand, rows)
     stand.write_in_tasks(rows)
 
 
-def wake(stand: Stand) -> None:
+def wake(stand: Stand, rows: int = 100) -> None:
     """Spark ends Python processes that had nothing to do for a minute, and some cases take longer.
     What a job costs that has to start them is another table."""
-    stand.write(100)
+    stand.write(rows)
     drain(stand.frame("jobs", queue=WRITTEN))
 
 

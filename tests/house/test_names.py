@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import subprocess
 import sys
 from types import ModuleType
@@ -60,6 +62,19 @@ def test_nothing_else_looks_public() -> None:
     }
     assert seen - {"annotations"} <= PUBLIC  # the __future__ import leaves its name behind
     assert set(dir(chasquimq)) == PUBLIC
+
+
+def test_type_checkers_see_the_names_that_come_later() -> None:
+    """They see imports, the interpreter a table."""
+    told = {
+        name.name: str(line.module).removeprefix("chasquimq.")
+        for block in ast.parse(inspect.getsource(chasquimq)).body
+        if isinstance(block, ast.If)
+        for line in block.body
+        if isinstance(line, ast.ImportFrom)
+        for name in line.names
+    }
+    assert told == chasquimq._LATER
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from chasquimq import BackoffSpec, Job, RepeatPattern
 from chasquimq.wire import Keys
 from tests.engine.desk import Desk
 from tests.servers import DIALECTS, DialectServer, Servers
+from tests.spark_redis.reading import HOUR, fill_every_view
 
-HOUR = timedelta(hours=1)
 PUSH = "spark.sql.python.filterPushdown.enabled"
 Load = Callable[..., DataFrame]
 
@@ -42,37 +41,12 @@ def pushing(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(PUSH, "false")
 
 
-async def fill(desk: Desk) -> dict[str, Job]:
-    """Something for every view: two jobs that ran, one of them in vain; one that somebody has, one
-    that waits, one for later, and two specs."""
-
-    async def handler(job: Job) -> dict[str, int]:
-        if job.name == "doomed":
-            raise ValueError("no such address")
-        return {"sent": job.data["n"]}
-
-    made: dict[str, Job] = {}
-    async with desk.queue() as queue:
-        made["done"] = await queue.add("mail", {"n": 1})
-        made["dead"] = await queue.add("doomed", {"n": 2}, attempts=1)
-        worker = desk.worker(handler, store_results=True, burst=True)
-        await worker.run()
-        made["pending"] = await queue.add("mail", {"n": 3})
-        desk.redis.xreadgroup("default", "ann", {desk.keys.stream: ">"})
-        backoff = BackoffSpec(kind="fixed", delay_ms=50)
-        made["waiting"] = await queue.add("", {"n": 4}, attempts=7, backoff=backoff)
-        made["later"] = await queue.add("mail", [5], delay=HOUR)
-        await queue.add("tick", None, repeat=RepeatPattern.every(60_000), limit=9)
-        await queue.add("report", None, repeat=RepeatPattern.cron("0 6 * * *", tz="Europe/Berlin"))
-    return made
-
-
 async def test_every_view(
     spark: SparkSession, dialect_server: DialectServer, queue_name: str
 ) -> None:
     desk = Desk(dialect_server, queue_name)
     before = datetime.now(UTC) - timedelta(seconds=5)
-    made = await fill(desk)
+    made = await fill_every_view(desk)
     after = datetime.now(UTC) + timedelta(seconds=5)
 
     def rows(view: str) -> list[dict[str, Any]]:

@@ -118,11 +118,9 @@ class _FiveSlots(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc
 
 _decode_four = msgspec.msgpack.Decoder(Envelope).decode
 _decode_five = msgspec.msgpack.Decoder(_FiveSlots).decode
-_first_byte, _attempt, _created_at_ms = (
-    itemgetter(0),
-    attrgetter("attempt"),
-    attrgetter("created_at_ms"),
-)
+_first_byte = itemgetter(0)
+_attempt = attrgetter("attempt")
+_created_at_ms = attrgetter("created_at_ms")
 
 
 def unpack_envelope(data: bytes) -> Envelope:
@@ -144,8 +142,8 @@ def unpack_envelope(data: bytes) -> Envelope:
 
 
 def unpack_envelopes(many: Sequence[Any]) -> list[Envelope] | None:
-    """A whole page in half of the time, if all of it are bytes of the usual shape; None: it is not,
-    so read each by itself."""
+    """A whole page, without a call for each, if all of it are bytes of the usual shape; None: it is
+    not, so read each by itself."""
     try:
         if {*map(_first_byte, many)} != {_FOUR_SLOTS}:
             return None
