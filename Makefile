@@ -6,8 +6,8 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP  := .venv/.installed
 SHELL  := /bin/bash
-# Tests mostly wait, so one process more than there are cores. Beyond six the longest share decides.
-PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 5 ? cores + 1 : 6 )))
+# Tests mostly wait, so two processes more than there are cores. Beyond six the longest share decides.
+PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 4 ? cores + 2 : 6 )))
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -37,7 +37,7 @@ format: venv ## let ruff format and fix what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-test: venv redis lint ## everything: set-up, lint, all tests on all servers, in PROCESSES (cores + 1)
+test: venv redis lint ## everything: set-up, lint, all tests on all servers, in PROCESSES (cores + 2)
 	@$(BIN)/python -m pytest -n $(PROCESSES)
 
 test-slow: venv redis ## Spark in other ways: Connect, submitted, as a newcomer's program, its bench
