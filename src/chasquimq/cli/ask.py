@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import sys
 from typing import NoReturn
 
@@ -9,6 +10,8 @@ import typer
 
 from chasquimq.cli.exits import Exit
 from chasquimq.text import shown
+
+LOOK_S = 0.1  # between two looks whether something was typed
 
 
 def confirm(question: str, yes: bool, *, piped: bool = False) -> None:
@@ -23,11 +26,19 @@ def confirm(question: str, yes: bool, *, piped: bool = False) -> None:
         refuse(f"{question}: stdin is no terminal to ask at; say --yes")
     sys.stderr.write(f"{shown(question)}? [y/N] ")
     sys.stderr.flush()
-    answer = sys.stdin.readline()
+    answer = _typed()
     if not sys.stdin.isatty() or not answer.endswith("\n"):
         sys.stderr.write("\n")  # nobody has pressed Enter on this screen
     if answer.strip().lower() not in ("y", "yes"):
         refuse("aborted")
+
+
+def _typed() -> str:
+    """A line from stdin. A Ctrl-C that comes just before a read begins would wait until that ends:
+    so at a terminal none begins before there is something to read."""
+    while sys.stdin.isatty() and not select.select([sys.stdin], [], [], LOOK_S)[0]:
+        pass
+    return sys.stdin.readline()
 
 
 def refuse(why: str) -> NoReturn:
