@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import uuid
 from collections.abc import Iterator
 
@@ -16,6 +17,15 @@ pytest_plugins = ["pytester", "tests.plugin", "tests.share", "tests.orphan"]
 # Machines that run tests are busy: how long an example takes says nothing.
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
+
+# What a shell puts in the background ignores Ctrl-C, and under nohup the end of its terminal; what
+# it starts would inherit that, and tests press those keys.
+for number, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 EACH_DIALECT = [pytest.param(dialect, id=dialect.name) for dialect in DIALECTS]
 

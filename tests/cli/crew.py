@@ -129,6 +129,10 @@ class Crew:
     def pending(self) -> int:
         return int(self.client.xpending(f"{{chasqui:{self.queue}}}:stream", "default")["pending"])
 
+    def reading(self) -> int:
+        """How many connections wait for the next job."""
+        return sum("b" in one["flags"] for one in self.client.client_list())
+
     def consumers(self) -> set[str]:
         rows = self.client.xinfo_consumers(f"{{chasqui:{self.queue}}}:stream", "default")
         return {row["name"].decode() for row in rows}

@@ -42,8 +42,10 @@ def test_the_first_signal_lets_jobs_end(native: Chasqui, queue_name: str, tmp_pa
     with Crew(native, queue_name, "--processes", "2", out=tmp_path) as crew:
         crew.begins().add("hold", 6)
         until(lambda: len(crew.seen) == 6)
+        until(crew.reading)  # there is room for two more
         crew.signal(signal.SIGTERM)
         crew.hears("SIGTERM: draining")
+        until(lambda: not crew.reading(), "every process has heard of it")
         later = crew.add("nap")
         assert not crew.has_ended()
         crew.let_go()

@@ -20,11 +20,9 @@ from chasquimq import Queue, QueueEvents, Worker
 from tests.examples.page import ROOT, Block
 
 PROGRAM_S = 20.0
-# The same for a process of its own: defaults that lead to the test's server. And it hears Ctrl-C,
-# which those that a shell has put in the background do not, nor what they start.
+# The same for a process of its own: defaults that lead to the test's server.
 PRELUDE = """\
-import inspect, signal, chasquimq
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import inspect, chasquimq
 for door in (chasquimq.Queue, chasquimq.QueueEvents, chasquimq.Worker):
     known = inspect.unwrap(door.__init__).__kwdefaults__
     known.update({{name: value for name, value in {defaults!r}.items() if name in known}})
