@@ -95,9 +95,11 @@ def test_nothing_is_left_when_the_supervisor_is_killed(
     with Crew(native, queue_name, "--processes", "2", out=tmp_path) as crew:
         crew.begins().add("hold", 5)
         until(lambda: len(crew.seen) == 5)
+        until(crew.reading)  # there is room for three more
         children = crew.children()
         os.kill(crew.process.pid, signal.SIGKILL)
         crew.ends()
+        until(lambda: not crew.reading(), "every process has heard of it")
         later = crew.add("nap", 2)
         assert all(map(is_alive, children)), "they let their jobs end"
         crew.let_go()
