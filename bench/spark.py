@@ -95,6 +95,7 @@ def rounds(
             progress.show(number, "by size", "inside a task")
             found.tasks += spark_growth.in_a_task(stand, told.sizes)
             progress.show(number, "by size", "a whole job")
+            wake(stand)
             found.jobs += spark_growth.in_a_job(stand, told.sizes)
 
 

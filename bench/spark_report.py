@@ -80,21 +80,26 @@ def _spread(ratios: list[float]) -> tuple[str, str]:
 
 
 def _tasks(found: Found) -> list[list[str]]:
-    sizes = sorted({cost.rows for cost in found.tasks})
-    rows = [["what", *(f"{size:,}" for size in sizes), "largest / smallest queue"]]
+    """Per row: what is left when the cost of a task without rows is taken off."""
+    sizes = sorted({cost.rows for cost in found.tasks} - {0})
+    head = ["what", "no row, ms", *(f"{size:,}" for size in sizes), "largest / smallest queue"]
+    rows = [head]
     for what in dict.fromkeys(cost.what for cost in found.tasks):
-        each = {
-            size: [
-                (cost.cpu / size * 1e6, cost.seconds / size * 1e6)
-                for cost in found.tasks
-                if (cost.what, cost.rows) == (what, size)
-            ]
-            for size in sizes
-        }
-        shown = [f"{_median(each[size], 0):.2f} ({_median(each[size], 1):.2f})" for size in sizes]
-        growth = _median(each[sizes[-1]], 0) / _median(each[sizes[0]], 0)
-        rows.append([what, *shown, f"{growth:.2f}x"])
+        idle_cpu, idle = _spent(found.tasks, what, 0)
+        each = []
+        for size in sizes:
+            cpu, seconds = _spent(found.tasks, what, size)
+            each.append(((cpu - idle_cpu) / size * 1e6, (seconds - idle) / size * 1e6))
+        shown = [f"{cpu:.2f} ({seconds:.2f})" for cpu, seconds in each]
+        no_row = f"{idle_cpu * 1e3:.0f} ({idle * 1e3:.0f})"
+        rows.append([what, no_row, *shown, f"{each[-1][0] / each[0][0]:.2f}x"])
     return rows
+
+
+def _spent(costs: Sequence[Cost], what: str, rows: int) -> tuple[float, float]:
+    """Medians of CPU and of time, in s."""
+    those = [cost for cost in costs if (cost.what, cost.rows) == (what, rows)]
+    return median(cost.cpu for cost in those), median(cost.seconds for cost in those)
 
 
 def _jobs(found: Found) -> list[list[str]]:
@@ -124,10 +129,6 @@ def _memory(found: Found) -> list[list[str]]:
     for what, count, size, peak in found.memory:
         rows.append([what, f"{count:,}", size, f"{peak:.0f}"])
     return rows
-
-
-def _median(pairs: Sequence[tuple[float, float]], at: int) -> float:
-    return float(median(pair[at] for pair in pairs))
 
 
 def write(folder: Path, name: str, found: Found, facts: dict[str, Any]) -> Path:
