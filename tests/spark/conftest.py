@@ -15,9 +15,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from chasquimq.spark.session import session
-from tests.servers import DIALECTS, Servers
+from tests.servers import DIALECTS, Dialect, DialectServer, Servers
 
 DB = 9  # where pages may choose their queue names freely
+NATIVE, PORTABLE = DIALECTS[0], DIALECTS[2]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator[SparkSession]:
     home: Path = tmp_path_factory.mktemp("spark")
-    os.environ["REDIS_URL"] = f"{servers.shared(DIALECTS[0]).url}/{DB}"
+    os.environ["REDIS_URL"] = f"{servers.shared(NATIVE).url}/{DB}"
     made = session(
         "tests",
         master="local[2,4]",
@@ -54,3 +55,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterato
     SparkContext._gateway.shutdown()
     process.stdin.close()  # which the JVM waits for
     process.wait(30)
+
+
+@pytest.fixture(params=[pytest.param(one, id=one.name) for one in (NATIVE, PORTABLE)])
+def server(request: pytest.FixtureRequest, servers: Servers) -> DialectServer:
+    """Of each kind one: Spark's side forces no dialect, every server runs the same scripts."""
+    dialect: Dialect = request.param
+    return servers.shared(dialect)

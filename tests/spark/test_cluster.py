@@ -18,7 +18,7 @@ import pytest
 from chasquimq import wire
 from tests.chaos.kit.fleet import ROOT
 from tests.chaos.kit.wait import eventually
-from tests.servers import DIALECTS, DialectServer, Servers
+from tests.servers import DialectServer
 
 ROWS = 8_000
 EXECUTOR = b"CoarseGrainedExecutorBackend"
@@ -160,11 +160,6 @@ class Gate:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
-
-
-@pytest.fixture(params=[pytest.param(DIALECTS[0], id=DIALECTS[0].name)])
-def server(request: pytest.FixtureRequest, servers: Servers) -> DialectServer:
-    return servers.shared(request.param)
 
 
 def test_an_executor_that_is_killed_mid_write_leaves_each_job_once(

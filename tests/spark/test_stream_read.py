@@ -18,15 +18,9 @@ from pyspark.sql import SparkSession
 
 from chasquimq import Queue, Worker
 from tests.chaos.kit.fleet import ROOT
-from tests.servers import DIALECTS, DialectServer, Servers
+from tests.servers import DialectServer
 from tests.spark.following import PATIENCE_S, ids, lake, run
 from tests.spark_redis.events import Events
-
-
-@pytest.fixture
-def server(servers: Servers) -> DialectServer:
-    """One is enough: what servers differ in is tested without Spark."""
-    return servers.shared(DIALECTS[0])
 
 
 @pytest.fixture
@@ -119,9 +113,8 @@ def lines(folder: Path) -> list[str]:
 
 
 def test_two_queues_in_limited_batches_and_their_lag(
-    spark: SparkSession, servers: Servers, queue_name: str, tmp_path: Path
+    spark: SparkSession, server: DialectServer, queue_name: str, tmp_path: Path
 ) -> None:
-    server = servers.shared(DIALECTS[2])
     mine, others = (Events(server, queue_name + more) for more in ("", "-other"))
     mine.add(30)
     others.add(10)

@@ -17,17 +17,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.chaos.kit.wait import eventually
-from tests.servers import DIALECTS, DialectServer, Servers
+from tests.servers import DialectServer
 from tests.spark.stream_driver import run
 from tests.spark_redis.staging import Shelf
 
 PATIENCE_S = 120.0
-
-
-@pytest.fixture
-def server(servers: Servers) -> DialectServer:
-    """One of the three: what a server must do is tested without Spark, on each."""
-    return servers.shared(DIALECTS[0])
 
 
 class Stream:

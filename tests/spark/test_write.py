@@ -17,17 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from chasquimq import Job, Worker, wire
-from tests.servers import DIALECTS, DialectServer, Servers
+from tests.servers import DialectServer
 from tests.spark_redis.writing import Shelf
 
 ROWS = 300  # of a partition
 BATCH = 20
-
-
-@pytest.fixture
-def server(servers: Servers) -> DialectServer:
-    """What differs between dialects is tested without Spark."""
-    return servers.shared(DIALECTS[0])
 
 
 @pytest.fixture
