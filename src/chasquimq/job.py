@@ -77,6 +77,8 @@ class BackoffSpec(msgspec.Struct, frozen=True):
         try:
             return msgspec.convert(dict(options), cls)
         except msgspec.ValidationError as error:
+            if isinstance(error.__cause__, ConfigError):  # our own words, which msgspec has wrapped
+                raise error.__cause__ from None
             raise ConfigError(f"backoff: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:

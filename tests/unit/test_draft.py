@@ -218,8 +218,9 @@ def test_a_backoff_may_be_ms_a_spec_or_a_dict(backoff: Any, spec: BackoffSpec) -
 def test_a_backoff_that_is_none_is_refused(
     backoff: Any, kind: type[ChasquiError], message: str
 ) -> None:
-    with pytest.raises(kind, match=rf"^CMQ-004: .*{message}"):
+    with pytest.raises(kind, match=rf"^CMQ-004: .*{message}") as refused:
         drafted(backoff=backoff)
+    assert str(refused.value).count("CMQ-") == 1, "said once"
 
 
 # -- who and what --------------------------------------------------------------------------------
