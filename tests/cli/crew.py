@@ -133,6 +133,10 @@ class Crew:
         """How many connections wait for the next job."""
         return sum("b" in one["flags"] for one in self.client.client_list())
 
+    def nobody_reads(self) -> None:
+        """Wait until every process has heard that it ends, and takes no other job."""
+        until(lambda: not self.reading(), "somebody still reads")
+
     def consumers(self) -> set[str]:
         rows = self.client.xinfo_consumers(f"{{chasqui:{self.queue}}}:stream", "default")
         return {row["name"].decode() for row in rows}

@@ -99,7 +99,7 @@ def test_nothing_is_left_when_the_supervisor_is_killed(
         children = crew.children()
         os.kill(crew.process.pid, signal.SIGKILL)
         crew.ends()
-        until(lambda: not crew.reading(), "every process has heard of it")
+        crew.nobody_reads()
         later = crew.add("nap", 2)
         assert all(map(is_alive, children)), "they let their jobs end"
         crew.let_go()

@@ -45,7 +45,7 @@ def test_the_first_signal_lets_jobs_end(native: Chasqui, queue_name: str, tmp_pa
         until(crew.reading)  # there is room for two more
         crew.signal(signal.SIGTERM)
         crew.hears("SIGTERM: draining")
-        until(lambda: not crew.reading(), "every process has heard of it")
+        crew.nobody_reads()
         later = crew.add("nap")
         assert not crew.has_ended()
         crew.let_go()

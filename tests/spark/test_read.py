@@ -13,16 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from chasquimq.wire import Keys
 from tests.engine.desk import Desk
-from tests.servers import DIALECTS, DialectServer, Servers
+from tests.servers import DialectServer
 from tests.spark_redis.reading import HOUR, fill_every_view
 
 PUSH = "spark.sql.python.filterPushdown.enabled"
 Load = Callable[..., DataFrame]
-
-
-@pytest.fixture
-def server(servers: Servers) -> DialectServer:
-    return servers.shared(DIALECTS[0])
 
 
 @pytest.fixture
