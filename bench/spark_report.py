@@ -34,7 +34,7 @@ def tables(found: Found) -> list[str]:
     parts = [
         ("Reading", _cases(found, READING)),
         ("Writing", _cases(found, WRITING)),
-        ("A row inside a task, by the size of the queue, in µs of CPU (of time)", _tasks(found)),
+        ("A row inside a task, less an empty one, in µs of CPU (of time)", _tasks(found)),
         ("A whole job, by the size of the queue, in s", _jobs(found)),
         ("The most memory that a Python worker took, in MB", _memory(found)),
     ]
