@@ -14,7 +14,7 @@ from spark_cases import Stand, drain
 
 TASK = Path(__file__).with_name("spark_task.py")
 WARM, IN = "bench-warm", "bench-task"
-WARM_ROWS = 20_000  # memory that a process takes for its first pages is its own from then on
+WARM_ROWS = 100_000  # until a process has taken the memory of its pages, which it keeps
 CHEAP = {"maxStreamLen": "10000000"}
 TASKS: dict[str, tuple[str, dict[str, str]]] = {
     "read, JSON": ("read", {}),

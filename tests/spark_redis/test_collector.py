@@ -21,7 +21,7 @@ SCHEMA = StructType([StructField("entry_id", StringType())])
 @pytest.mark.parametrize("reader", [BatchReader, StreamReader])
 def test_a_read_collects_nothing(servers: Servers, queue_name: str, reader: Any) -> None:
     server = servers.shared(DIALECTS[0])
-    fill(server, key_of(queue_name, "events"), [b"x"] * 5_000)
+    fill(server, key_of(queue_name, "events"), [b"x"] * 10_000)
     reading = Reading(server, queue_name, view="events")
     [part] = reading.parts()
     collected: list[str] = []

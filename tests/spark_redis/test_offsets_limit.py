@@ -49,10 +49,9 @@ def test_no_queue_goes_without(events: Events, other: Events, follow: Follow) ->
     query = follow(f"{events.queue},{other.queue}", maxOffsetsPerTrigger=1)
     seen = []
     query.batch()
-    for _ in range(6):  # one comes to the busy one whenever one leaves
-        events.add(2)
-        if not other.rows():
-            other.add(3)
+    other.add(3, at="5-*")
+    for ms in range(10, 16):  # to the busy one come two whenever one leaves
+        events.add(2, at=f"{ms}-*")
         seen += query.batch() or []
     assert Counter(queue for queue, _ in seen) == {events.queue: 3, other.queue: 3}
 

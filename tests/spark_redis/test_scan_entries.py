@@ -91,6 +91,26 @@ def test_nobody_knows_at_first_how_large_rows_are(
     assert [len(page) for page in pages] == [FIRST, 8, 8, 4]
 
 
+def test_small_answers_at_the_beginning_are_one_page(
+    dialect_server: DialectServer, queue_name: str
+) -> None:
+    """Each page has its own cost, and in a short queue there are no others to bear it."""
+    fill(dialect_server, key_of(queue_name), [b"x"] * 2_500)
+    part = Part(queue_name, *ALL)
+    for fetch_size, rows in ((1_000, [640, 1_000, 860]), (5_000, [2_500])):
+        reading = Reading(dialect_server, queue_name, fetchSize=fetch_size)
+        assert [len(page) for page in reading.pages(part)] == rows
+
+
+def test_answers_are_put_together_up_to_what_a_page_may_hold(
+    dialect_server: DialectServer, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "PAGE_BYTES", 1 << 20)
+    fill(dialect_server, key_of(queue_name), [b"x" * 10_000] * 400)
+    pages = list(Reading(dialect_server, queue_name).pages(Part(queue_name, *ALL)))
+    assert [len(page) for page in pages] == [80, 104, 104, 104, 8]
+
+
 def page_of(*sizes: int) -> list[object]:
     return [[b"1-0", [b"d", b"x" * (size - 2)]] for size in sizes]
 

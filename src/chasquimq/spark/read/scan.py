@@ -2,7 +2,9 @@
 all that an executor holds.
 
 A page has at most so many rows, and about so many bytes: Redis builds an answer as a whole, so what
-it was asked for is the only bound there is.
+it was asked for is the only bound there is. So the first answers are small, until it is known how
+large rows are. As decoding a page costs as much as a few hundred rows, however few it has, those
+answers are put together into one.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from chasquimq.wire.fault import as_error
 
 FIRST = 10  # rows: nobody knows yet how large they are
 FASTER = 8  # times as many in the next page, at the most
+STARTING = 2  # times as many, at the least, as long as pages are small
 SAMPLE = 250  # rows of a page tell how large all are
 PAGE_BYTES = 8 << 20
 LARGE_BYTES = 64 << 20  # if all were as large as the largest of the last page
@@ -44,15 +47,22 @@ def entries(client: Client, key: bytes, after: str, upto: str, most: int) -> Ite
         return
     count = min(most, FIRST)
     client.post("XRANGE", key, f"({after}", upto, "COUNT", count)
+    held: Page = []
     more = True
     while more:
         page = _answer(client, key)
+        held += page
         more = len(page) == count and page[-1][0] != upto.encode()
+        starting = False
         if more:
-            count = next_count(page, most)
+            count = next_count(held, most)
+            starting = count >= STARTING * len(held)
+            if starting:
+                count -= len(held)
             client.post("XRANGE", key, b"(%b" % page[-1][0], upto, "COUNT", count)
-        if page:
-            yield page
+        if held and not starting:
+            yield held
+            held = []
 
 
 def picked(client: Client, key: bytes, ids: Iterable[str], most: int) -> Iterator[Page]:
