@@ -41,6 +41,10 @@ class Bar:
         if not self._silent:
             self._show()
 
+    def reach(self, done: float) -> None:
+        """So much of the total is done by now."""
+        self.forward(done - self._done)
+
     def expect(self, total: float) -> None:
         self._total = total
 
@@ -73,6 +77,7 @@ class Bar:
             self._task,
             description=self._title,
             completed=self._done,
+            total=self._total,
             count=f"{self._count:,} {self._unit}",
             rate=rate,
         )

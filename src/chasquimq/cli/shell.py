@@ -48,6 +48,11 @@ def the_url(own: str | None) -> str:
     return own or next(iter(_given), None) or os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
 
+def was_given(own: str | None) -> bool:
+    """On the command line, by the command's own option or that of `chasqui`."""
+    return bool(own or _given)
+
+
 def the_address(own: str | None) -> Address:
     return read_url(the_url(own))
 

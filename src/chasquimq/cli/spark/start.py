@@ -1,0 +1,117 @@
+"""What the commands that run Spark share: where the server is, where Spark runs, how far it is."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from chasquimq.address import read_url
+from chasquimq.cli.bar import Bar
+from chasquimq.cli.shell import URL_VARIABLE, the_url, was_given
+from chasquimq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_S = 0.2  # between two looks at how far Spark is
+
+Master = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Where Spark runs: local[*], spark://..., yarn, k8s://...; "
+        "else what spark-submit says, else all cores of this machine.",
+        show_default=False,
+    ),
+]
+SecretFile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH",
+        help="A file with the password, or the whole address, on this machine and every node.",
+        show_default=False,
+    ),
+]
+
+
+def where(redis_url: str | None, secret_file: str | None, master: str | None) -> dict[str, str]:
+    """Options of `format("chasqui")` that lead to the server, none of which holds a secret."""
+    if secret_file is not None:
+        path = {"secretFile": os.path.abspath(secret_file)}
+        return {**path, "url": the_url(redis_url)} if was_given(redis_url) else path
+    if not was_given(redis_url) and os.environ.get(URL_VARIABLE):
+        return {"urlEnv": URL_VARIABLE}
+    url = the_url(redis_url)
+    if read_url(url).password is None:
+        return {"url": url}
+    if not _is_local(master):
+        raise ConfigError(
+            "--redis-url holds a password, which would have to travel to every node; put the "
+            f"address into ${URL_VARIABLE} there, or name a file by --secret-file"
+        )
+    os.environ[URL_VARIABLE] = url  # Spark's processes are our children, and see what we see
+    return {"urlEnv": URL_VARIABLE}
+
+
+def start(name: str, master: str | None = None) -> SparkSession:
+    """The session: the one that spark-submit made, or a quiet one of our own."""
+    if find_spec("pyspark") is None:
+        raise ConfigError("Spark is not installed here: pip install 'chasquimq-py[spark]'")
+    from chasquimq.spark.session import session
+
+    if not _is_local(master):
+        return session(f"chasqui {name}", master=master)
+    return session(f"chasqui {name}", master=master or "local[*]", conf=_quiet())
+
+
+@contextmanager
+def progress(spark: SparkSession, title: str) -> Iterator[None]:
+    """A bar of the tasks that Spark does, while the block runs."""
+    ended = threading.Event()
+    watching = threading.Thread(target=_watch, args=(spark, title, ended), daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()
+
+
+def _watch(spark: SparkSession, title: str, ended: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    known: dict[int, tuple[int, int]] = {}  # of a stage: its tasks, and how many are done
+    with Bar(title, None, "tasks") as bar:
+        while not ended.wait(LOOK_S):
+            for stage in tracker.getActiveStageIds():
+                info = tracker.getStageInfo(stage)
+                if info is not None:
+                    known[stage] = info.numTasks, info.numCompletedTasks
+            for stage in known.keys() - set(tracker.getActiveStageIds()):
+                known[stage] = known[stage][0], known[stage][0]
+            bar.expect(sum(tasks for tasks, _ in known.values()) or 1)
+            bar.reach(sum(done for _, done in known.values()))
+
+
+def _is_local(master: str | None) -> bool:
+    """Does Spark run here, started by us?"""
+    return "PYSPARK_GATEWAY_PORT" not in os.environ and (master or "local").startswith("local")
+
+
+def _quiet() -> dict[str, str]:
+    """Nothing between our lines but what went wrong; no page on a port; no more tasks than help."""
+    lines = files("chasquimq.spark") / "log4j2.properties"
+    return {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={lines}",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
