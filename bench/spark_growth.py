@@ -15,6 +15,7 @@ from spark_cases import Stand, drain
 TASK = Path(__file__).with_name("spark_task.py")
 WARM, IN = "bench-warm", "bench-task"
 WARM_ROWS = 100_000  # until a process has taken the memory of its pages, which it keeps
+ONE = 1
 CHEAP = {"maxStreamLen": "10000000"}
 TASKS: dict[str, tuple[str, dict[str, str]]] = {
     "read, JSON": ("read", {}),
@@ -37,16 +38,16 @@ def queue_of(rows: int) -> str:
 
 def fill(stand: Stand, sizes: list[int]) -> None:
     spark_field.fill(stand.url, WARM, "jobs", WARM_ROWS)
-    for rows in sizes:
+    for rows in (ONE, *sizes):
         if not stand.client.exists(f"{{chasqui:{queue_of(rows)}}}:stream"):
             spark_field.fill(stand.url, queue_of(rows), "jobs", rows)
 
 
 def in_a_task(stand: Stand, sizes: list[int]) -> list[Cost]:
-    """One after the other, sizes by turns: a fresh process each; 0 rows tell what every task
-    costs."""
+    """One after the other, sizes by turns: a fresh process each; one row tells what every task
+    costs (with none there would be no task)."""
     found = []
-    for rows in (0, *sizes):
+    for rows in (ONE, *sizes):
         for what, (kind, options) in TASKS.items():
             queues = (queue_of(rows), WARM) if kind == "read" else (IN, f"{IN}-warm")
             told = _run(stand, kind, queues, rows, options)

@@ -11,7 +11,7 @@ from typing import Any
 
 from report import told
 from spark_cases import IN_TASKS, PLAIN_READ, PLAIN_WRITE, READING, WRITING, Case, Measured
-from spark_growth import Cost
+from spark_growth import ONE, Cost
 
 SHORT = {PLAIN_READ: "× plain", PLAIN_WRITE: "× plain", IN_TASKS: "× XADD in tasks"}
 
@@ -34,7 +34,7 @@ def tables(found: Found) -> list[str]:
     parts = [
         ("Reading", _cases(found, READING)),
         ("Writing", _cases(found, WRITING)),
-        ("A row inside a task, less an empty one, in µs of CPU (of time)", _tasks(found)),
+        ("A row inside a task, less a task with one row, in µs of CPU (of time)", _tasks(found)),
         ("A whole job, by the size of the queue, in s", _jobs(found)),
         ("The most memory that a Python worker took, in MB", _memory(found)),
     ]
@@ -80,19 +80,19 @@ def _spread(ratios: list[float]) -> tuple[str, str]:
 
 
 def _tasks(found: Found) -> list[list[str]]:
-    """Per row: what is left when the cost of a task without rows is taken off."""
-    sizes = sorted({cost.rows for cost in found.tasks} - {0})
-    head = ["what", "no row, ms", *(f"{size:,}" for size in sizes), "largest / smallest queue"]
+    """Per row: what is left when the cost of a task with one row is taken off."""
+    sizes = sorted({cost.rows for cost in found.tasks} - {ONE})
+    head = ["what", "one row, ms", *(f"{size:,}" for size in sizes), "largest / smallest queue"]
     rows = [head]
     for what in dict.fromkeys(cost.what for cost in found.tasks):
-        idle_cpu, idle = _spent(found.tasks, what, 0)
+        idle_cpu, idle = _spent(found.tasks, what, ONE)
         each = []
         for size in sizes:
             cpu, seconds = _spent(found.tasks, what, size)
             each.append(((cpu - idle_cpu) / size * 1e6, (seconds - idle) / size * 1e6))
         shown = [f"{cpu:.2f} ({seconds:.2f})" for cpu, seconds in each]
-        no_row = f"{idle_cpu * 1e3:.0f} ({idle * 1e3:.0f})"
-        rows.append([what, no_row, *shown, f"{each[-1][0] / each[0][0]:.2f}x"])
+        one_row = f"{idle_cpu * 1e3:.1f} ({idle * 1e3:.1f})"
+        rows.append([what, one_row, *shown, f"{each[-1][0] / each[0][0]:.2f}x"])
     return rows
 
 
