@@ -1,0 +1,17 @@
+"""Rows of the views events and dlq as the lake keeps them."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+
+def lake(rows: DataFrame) -> DataFrame:
+    """... with `at`, when the server took the row in, and `date`, the day of that in UTC. An entry
+    id never changes, so a row belongs to the same day however late it is read."""
+    return rows.withColumn("at", entered(f.col("entry_id"))).withColumn("date", f.to_date("at"))
+
+
+def entered(entry_id: Column) -> Column:
+    """The moment in an entry id, `<ms>-<seq>`."""
+    return f.timestamp_millis(f.split_part(entry_id, f.lit("-"), f.lit(1)).cast("bigint"))
