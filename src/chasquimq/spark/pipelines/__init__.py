@@ -2,3 +2,21 @@
 
 None of them reads or writes anything; what does is beside them, and in `chasqui spark`.
 """
+
+from __future__ import annotations
+
+from chasquimq.spark.pipelines.keep import lake
+from chasquimq.spark.pipelines.life import lifecycle, runs
+from chasquimq.spark.pipelines.window import compare, depth, heat, names, punctuality, rollup
+
+__all__ = [
+    "compare",
+    "depth",
+    "heat",
+    "lake",
+    "lifecycle",
+    "names",
+    "punctuality",
+    "rollup",
+    "runs",
+]
