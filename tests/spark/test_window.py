@@ -136,9 +136,7 @@ def test_when_jobs_wait(spark: SparkSession) -> None:
 
 def test_how_many_wait_and_run(spark: SparkSession) -> None:
     told = Told()
-    told.run(
-        90_000, "a", 1, 60_000, created=30_000
-    )  # waits, then runs
+    told.run(90_000, "a", 1, 60_000, created=30_000)  # waits, then runs
     told.say(70_000, "active", "b", attempt=1, created=65_000)  # does not end
     told.say(0, "delayed", "c", delay_ms=200_000)  # is due in the fourth, and nobody starts it
     found = by_key(depth(told.frame(spark)), "at")

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, TextIO
 
 from rich import box
@@ -160,6 +161,8 @@ def _plain(value: Any) -> Any:
         return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if hasattr(value, "_asdict"):

@@ -8,12 +8,14 @@ from __future__ import annotations
 import typer
 
 from chasquimq.cli.shell import examples
-from chasquimq.cli.spark import doctor, recover
+from chasquimq.cli.spark import compact, doctor, lake, lifecycle, recover, rollup
 
 spark = typer.Typer(
     name="spark",
-    help="Queues as DataFrames: what Spark needs here, and what its runs have left behind.",
+    help="Bulk and analytical work on Spark: what happened to jobs, dead ones, and large writes.",
     epilog=examples(
+        "chasqui spark lake mail --lake /data/lake --available-now",
+        "chasqui spark rollup --lake /data/lake --since 2h",
         "chasqui spark doctor              Java, Python, Spark, and what the server allows",
         "chasqui spark recover mail        what a driver that died has left behind",
     ),
@@ -21,3 +23,8 @@ spark = typer.Typer(
 
 spark.command(epilog=doctor.EXAMPLES)(doctor.doctor)
 spark.command(epilog=recover.EXAMPLES)(recover.recover)
+spark.command(epilog=lake.EXAMPLES)(lake.lake)
+spark.command(epilog=compact.EXAMPLES)(compact.compact)
+spark.command(epilog=rollup.EXAMPLES)(rollup.rollup)
+spark.command(epilog=rollup.COMPARE_EXAMPLES)(rollup.compare)
+spark.command(epilog=lifecycle.EXAMPLES)(lifecycle.lifecycle)

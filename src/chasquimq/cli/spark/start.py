@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOK_S = 0.2  # between two looks at how far Spark is
+NOISE = (
+    b"WARNING: Using incubator modules",
+    b"Using Spark's default log4j profile",
+    b"Setting default log level",
+    b"To adjust logging level",
+)
 
 Master = Annotated[
     str | None,
@@ -64,11 +70,14 @@ def start(name: str, master: str | None = None) -> SparkSession:
     """The session: the one that spark-submit made, or a quiet one of our own."""
     if find_spec("pyspark") is None:
         raise ConfigError("Spark is not installed here: pip install 'chasquimq-py[spark]'")
+    from pyspark.sql import SparkSession
+
     from chasquimq.spark.session import session
 
-    if not _is_local(master):
+    if not _is_local(master) or SparkSession.getActiveSession() is not None:
         return session(f"chasqui {name}", master=master)
-    return session(f"chasqui {name}", master=master or "local[*]", conf=_quiet())
+    with _overheard():
+        return session(f"chasqui {name}", master=master or "local[*]", conf=_quiet())
 
 
 @contextmanager
@@ -97,6 +106,27 @@ def _watch(spark: SparkSession, title: str, ended: threading.Event) -> None:
                 known[stage] = known[stage][0], known[stage][0]
             bar.expect(sum(tasks for tasks, _ in known.values()) or 1)
             bar.reach(sum(done for _, done in known.values()))
+
+
+@contextmanager
+def _overheard() -> Iterator[None]:
+    """What is started in the block gets a stderr from which the noise of a start is taken out."""
+    ours = os.dup(2)
+    inward, outward = os.pipe()
+    os.dup2(outward, 2)
+    os.close(outward)
+    threading.Thread(target=_pass_on, args=(inward, ours), daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+
+
+def _pass_on(inward: int, ours: int) -> None:
+    with open(inward, "rb") as lines:
+        for line in lines:
+            if not line.startswith(NOISE):
+                os.write(ours, line)
 
 
 def _is_local(master: str | None) -> bool:

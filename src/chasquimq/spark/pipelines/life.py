@@ -57,7 +57,10 @@ def runs(events: DataFrame) -> DataFrame:
 
 def threaded(events: DataFrame) -> DataFrame:
     """Events of jobs, and for each that begins a run when it was due, how long it waited, and what
-    came next."""
+    came next. What is threaded already stays as it is: who asks for several figures does it once,
+    and keeps it."""
+    if "wait_ms" in events.columns:
+        return events
     job = Window.partitionBy("queue", f.coalesce("job_id", "entry_id"))
     before = job.orderBy("place").rowsBetween(Window.unboundedPreceding, -1)
     # Backwards, as Spark would look through all that is behind a row for each row anew.
@@ -143,6 +146,8 @@ def refuse_streams(events: DataFrame, what: str) -> None:
 def of_jobs(events: DataFrame) -> DataFrame:
     """Events that are about a job, each with its `place` in the stream, when it entered that, `at`,
     and its `moment`."""
+    if "place" in events.columns:
+        return events
     at = entered(f.col("entry_id"))
     number = f.split_part("entry_id", f.lit("-"), f.lit(2)).cast("decimal(20,0)")
     return events.where(f.col("event") != "drained").select(

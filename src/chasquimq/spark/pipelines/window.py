@@ -3,7 +3,8 @@
 `completed`, `failed` and so on are numbers of events in a window, which is that of the server's
 clock (`at`). Rates are of runs that ended: failure_rate = failed / (completed + failed), retry_rate
 = retried / (completed + failed). Percentiles are Spark's `approx_percentile`, within 0.01 % of the
-rank. What each figure means: docs/reference/spark/figures.md.
+rank. Events in front of `since` are not counted: they tell when later runs were due, so give a day
+or so of them. What each figure means: docs/reference/spark/figures.md.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ EXACTLY = 10_000  # the accuracy of approx_percentile: a rank is right to one in
 
 
 def rollup(
-    events: DataFrame, every: timedelta = MINUTE, *, by: Sequence[str] = ("queue", "name")
+    events: DataFrame,
+    every: timedelta = MINUTE,
+    *,
+    by: Sequence[str] = ("queue", "name"),
+    since: datetime | None = None,
 ) -> DataFrame:
     """One row per window and group: window_start, window_end, the group, how many of each outcome,
     per_second (completed), failure_rate, retry_rate, and p50, p95 and p99 of run and wait in ms.
@@ -43,7 +48,7 @@ def rollup(
     _check_by(by)
     if every < timedelta(milliseconds=1):
         raise ConfigError(f"every must be at least a millisecond, got {every}")
-    told = _with_waits(events)
+    told = _with_waits(events, since)
     if events.isStreaming:
         told = told.withWatermark("at", f"{LATE // timedelta(seconds=1)} seconds")
     length = f"{every // timedelta(milliseconds=1)} milliseconds"
@@ -60,21 +65,28 @@ def rollup(
     )
 
 
-def names(events: DataFrame, *, by: Sequence[str] = ("queue", "name")) -> DataFrame:
+def names(
+    events: DataFrame,
+    *,
+    by: Sequence[str] = ("queue", "name"),
+    since: datetime | None = None,
+) -> DataFrame:
     """The same over the whole time; `by=("queue",)` for queues, `()` for all there is."""
     _check_by(by)
-    return _totals(_with_waits(events), by)
+    return _totals(_with_waits(events, since), by)
 
 
-def heat(events: DataFrame) -> DataFrame:
+def heat(events: DataFrame, *, since: datetime | None = None) -> DataFrame:
     """When jobs wait: started, wait_p50_ms and so on per weekday (1 is Monday) and hour, in UTC."""
-    hours = _with_waits(events).groupBy(
+    hours = _with_waits(events, since).groupBy(
         (f.weekday("at") + 1).alias("weekday"), f.hour("at").alias("hour")
     )
     return hours.agg(f.count_if(f.col("event") == "active").alias("started"), *_percentiles("wait"))
 
 
-def depth(events: DataFrame, every: timedelta = MINUTE) -> DataFrame:
+def depth(
+    events: DataFrame, every: timedelta = MINUTE, *, since: datetime | None = None
+) -> DataFrame:
     """How many jobs waited and ran at the end of each window, per queue: queue, at, waiting,
     running. Counted are jobs that were told of: one that was added without a delay is seen when it
     starts (or at once, with `Queue(waiting_events=True)`)."""
@@ -85,20 +97,23 @@ def depth(events: DataFrame, every: timedelta = MINUTE) -> DataFrame:
     )
     change = windows.agg(f.sum("waiting").alias("waiting"), f.sum("running").alias("running"))
     so_far = Window.partitionBy("queue").orderBy("at").rowsBetween(Window.unboundedPreceding, 0)
-    return change.select(
+    found = change.select(
         "queue",
         "at",
         f.greatest(f.lit(0), f.sum("waiting").over(so_far)).alias("waiting"),
         f.greatest(f.lit(0), f.sum("running").over(so_far)).alias("running"),
     )
+    return _from(found, since)
 
 
-def punctuality(events: DataFrame) -> DataFrame:
+def punctuality(events: DataFrame, *, since: datetime | None = None) -> DataFrame:
     """How late schedules fire: queue, key, fires, late_p50_ms, late_p95_ms, late_max_ms. The moment
     that a fire was meant for stands in its job's id, `<key>@<ms>`; it is late by how much later its
     first run began."""
     pattern = r"^(.+)@(\d{12,14})$"
-    first = runs(events).where((f.col("attempt") == 1) & f.col("job_id").rlike(pattern))
+    first = _from(runs(events), since).where(
+        (f.col("attempt") == 1) & f.col("job_id").rlike(pattern)
+    )
     meant = f.timestamp_millis(f.regexp_extract("job_id", pattern, 2).cast("bigint"))
     fires = first.groupBy(
         "queue", f.regexp_extract("job_id", pattern, 1).alias("key"), "job_id"
@@ -129,7 +144,7 @@ def compare(
     with `before_` or `after_` in front, per_second as well. A name that was not there in one of
     them has nulls."""
     _check_by(by)
-    told, sides = _with_waits(events), []
+    told, sides = _with_waits(events, None), []
     for side, (begin, end) in (("before", before), ("after", after)):
         if begin >= end:
             raise ConfigError(f"{side} ends before it begins: {begin} to {end}")
@@ -149,15 +164,20 @@ def _check_by(by: Sequence[str]) -> None:
         raise ConfigError(f"by takes queue and name, got {', '.join(by)}")
 
 
-def _with_waits(events: DataFrame) -> DataFrame:
+def _with_waits(events: DataFrame, since: datetime | None) -> DataFrame:
     """Events that are counted, with `at`, and `wait_ms` where a run begins."""
     columns = ("queue", "name", "event", "duration_us", "at", "wait_ms")
     if not events.isStreaming:
-        return threaded(events).where(f.col("event").isin(*COUNTS.values())).select(*columns)
+        counted = threaded(events).where(f.col("event").isin(*COUNTS.values()))
+        return _from(counted, since).select(*columns)
     first = (f.col("event") == "active") & (f.col("attempt") == 1)
     waits = f.when(first, waited(f.col("created_at"), f.col("moment")))
     counted = of_jobs(events).where(f.col("event").isin(*COUNTS.values()))
     return counted.withColumn("wait_ms", waits).select(*columns)
+
+
+def _from(rows: DataFrame, since: datetime | None) -> DataFrame:
+    return rows if since is None else rows.where(f.col("at") >= f.lit(since))
 
 
 def _totals(told: DataFrame, by: Sequence[str]) -> DataFrame:
