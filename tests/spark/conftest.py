@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from pyspark import SparkContext
@@ -31,8 +32,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator[SparkSession]:
     home: Path = tmp_path_factory.mktemp("spark")
-    os.environ["REDIS_URL"] = f"{servers.shared(NATIVE).url}/{DB}"
-    made = session(
+    url = os.environ["REDIS_URL"] = f"{servers.shared(NATIVE).url}/{DB}"
+    # Commands of pages name it by that variable; other tests of this process have no such address.
+    with mock.patch.dict(os.environ, CHASQUI_REDIS_URL=url):
+        made = start(home)
+    made.sparkContext.setLogLevel("OFF")
+    yield made
+    process = SparkContext._gateway.proc
+    made.stop()
+    SparkContext._gateway.shutdown()
+    process.stdin.close()  # which the JVM waits for
+    process.wait(30)
+
+
+def start(home: Path) -> SparkSession:
+    return session(
         "tests",
         master="local[2,4]",
         conf={
@@ -48,13 +62,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterato
             "spark.sql.warehouse.dir": str(home / "warehouse"),
         },
     )
-    made.sparkContext.setLogLevel("OFF")
-    yield made
-    process = SparkContext._gateway.proc
-    made.stop()
-    SparkContext._gateway.shutdown()
-    process.stdin.close()  # which the JVM waits for
-    process.wait(30)
 
 
 @pytest.fixture(params=[pytest.param(one, id=one.name) for one in (NATIVE, PORTABLE)])

@@ -120,7 +120,7 @@ def test_the_state_of_a_job(spark: SparkSession) -> None:
     }
     done, dead, retrying = jobs["completed"], jobs["dead"], jobs["retrying"]
     assert (done.total_ms, done.run_ms, done.ended_at) == (15.0, 5.0, shown(15))
-    assert (dead.reason, dead.burials, dead.failures) == ("unrecoverable", 1, 1)
+    assert (dead.reason, dead.error, dead.burials) == ("unrecoverable", "no", 1)
     assert (retrying.due_at, retrying.retries, retrying.ended_at) == (shown(60_015), 1, None)
     assert not any(row.stuck for row in jobs.values())
     hour = timedelta(hours=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +42,11 @@ def place(spark: SparkSession) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("page", RUN, ids=name)
 async def test_a_page_runs(page: Path, place: dict[str, Any], tmp_path: Path) -> None:
     namespace: dict[str, Any] = {"__name__": "page"}
-    with defaults(**place), redis.Redis.from_url(place["redis_url"], protocol=2) as client:
+    with (
+        defaults(**place),
+        contextlib.chdir(tmp_path),
+        redis.Redis.from_url(place["redis_url"], protocol=2) as client,
+    ):
         for block in blocks(page):
             if not runs(page, block):
                 continue

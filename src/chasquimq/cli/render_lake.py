@@ -76,7 +76,7 @@ def lives(rows: Sequence[Row], now_ms: int, width: int | None, left: int) -> She
             _ago(row["last_seen"], now_ms),
             span(row["total_ms"]),
             span(row["run_ms"]),
-            row["reason"],
+            row["error"] or row["reason"],
         ]
         for row in rows
     ]

@@ -43,7 +43,7 @@ def compact(
     Safe beside those who read and write the lake. Files that were put together stay for --grace,
     and are removed by the next run after it.
     """
-    place = the_lake(lake)
+    place = the_lake(lake, master)
     grace_ms = duration_ms(read_duration(grace, "--grace"))
     screen = Screen(as_json=as_json)
     with told():

@@ -73,7 +73,7 @@ def lake(
     --allow-loss.
     """
     check_names(queues)
-    place, pause_ms = the_lake(lake), read_every(every, available_now)
+    place, pause_ms = the_lake(lake, master), read_every(every, available_now)
     screen = Screen(as_json=as_json)
     options = where(redis_url, secret_file, master)
     options |= {"queue": ",".join(queues), "failOnDataLoss": str(not allow_loss).lower()}

@@ -24,6 +24,7 @@ from chasquimq.cli.spark.place import (
     moment,
     say_written,
     the_lake,
+    the_path,
 )
 from chasquimq.cli.spark.start import Master, progress, start
 from chasquimq.cli.spark.trouble import told
@@ -72,7 +73,7 @@ def lifecycle(
     A job of which the first events are older than --since seems younger than it is.
     """
     check_names(queues)
-    place = the_lake(lake)
+    place = the_lake(lake, master)
     if state is not None:
         one_of("--state", state, STATES)
     one_of("--sort", sort, tuple(ORDERS))
@@ -96,8 +97,9 @@ def lifecycle(
         found = found.orderBy(f.desc(ORDERS[sort]))
         with progress(spark, "reading the lake"):
             if out is not None:
-                found.write.mode("overwrite").parquet(out)
-                say_written(screen, out)
+                path = the_path(out, master)
+                found.write.mode("overwrite").parquet(path)
+                say_written(screen, path)
                 return
             if as_json:
                 for row in collected(found):

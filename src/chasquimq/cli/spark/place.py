@@ -13,6 +13,7 @@ import typer
 from chasquimq import wire
 from chasquimq.cli.moment import read_time
 from chasquimq.cli.screen import Screen
+from chasquimq.cli.spark.start import is_local
 from chasquimq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,11 +58,19 @@ Out = Annotated[
 Limit = Annotated[int, typer.Option(min=1, help="How many rows to show.")]
 
 
-def the_lake(given: str | None) -> str:
+def the_lake(given: str | None, master: str | None) -> str:
     lake = given or os.environ.get(LAKE_VARIABLE)
     if not lake:
         raise ConfigError(f"which lake? Give its folder by --lake, or set ${LAKE_VARIABLE}")
-    return lake
+    return the_path(lake, master)
+
+
+def the_path(given: str, master: str | None) -> str:
+    """What a path means that names no file system: on this machine it is below this folder, which
+    Java may not be in; elsewhere it is what the cluster says."""
+    if "://" in given or given.startswith("file:") or not is_local(master):
+        return given
+    return os.path.abspath(given)
 
 
 def check_names(queues: list[str] | None) -> None:

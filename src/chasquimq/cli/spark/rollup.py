@@ -25,6 +25,7 @@ from chasquimq.cli.spark.place import (
     moment,
     say_written,
     the_lake,
+    the_path,
 )
 from chasquimq.cli.spark.start import Master, progress, start
 from chasquimq.cli.spark.trouble import told
@@ -92,7 +93,7 @@ def rollup(
     What each figure means is in docs/reference/spark/figures.md. --out writes a folder per day, and
     replaces those that are there; --since begins with its whole day then.
     """
-    place, groups = _checked(queues, lake, by)
+    place, groups = _checked(queues, lake, by, master)
     length = read_duration(every, "--every")
     if sort is not None:
         one_of("--sort", sort, ORDERS)
@@ -118,8 +119,9 @@ def rollup(
             if out is None:
                 _show(screen, found, groups, total, limit)
             else:
-                _write(found, out, total)
-                say_written(screen, out)
+                path = the_path(out, master)
+                _write(found, path, total)
+                say_written(screen, path)
 
 
 def compare(
@@ -137,7 +139,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """What a deploy changed: the same figures before and after a moment, side by side."""
-    place, groups = _checked(queues, lake, by)
+    place, groups = _checked(queues, lake, by, master)
     when, span = read_moment(at, "--at"), read_duration(length, "--for")
     screen = Screen(as_json=as_json)
     with told():
@@ -156,11 +158,13 @@ def compare(
         screen.show(render.compared(lines, groups, _width(screen)))
 
 
-def _checked(queues: list[str] | None, lake: str | None, by: str) -> tuple[str, tuple[str, ...]]:
+def _checked(
+    queues: list[str] | None, lake: str | None, by: str, master: str | None
+) -> tuple[str, tuple[str, ...]]:
     check_names(queues)
     one_of("--by", by, ("name", "queue", "all"))
     groups = {"name": ("queue", "name"), "queue": ("queue",), "all": ()}
-    return the_lake(lake), groups[by]
+    return the_lake(lake, master), groups[by]
 
 
 def _show(

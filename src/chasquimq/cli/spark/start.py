@@ -57,7 +57,7 @@ def where(redis_url: str | None, secret_file: str | None, master: str | None) ->
     url = the_url(redis_url)
     if read_url(url).password is None:
         return {"url": url}
-    if not _is_local(master):
+    if not is_local(master):
         raise ConfigError(
             "--redis-url holds a password, which would have to travel to every node; put the "
             f"address into ${URL_VARIABLE} there, or name a file by --secret-file"
@@ -74,7 +74,7 @@ def start(name: str, master: str | None = None) -> SparkSession:
 
     from chasquimq.spark.session import session
 
-    if not _is_local(master) or SparkSession.getActiveSession() is not None:
+    if not is_local(master) or SparkSession.getActiveSession() is not None:
         return session(f"chasqui {name}", master=master)
     with _overheard():
         return session(f"chasqui {name}", master=master or "local[*]", conf=_quiet())
@@ -129,7 +129,7 @@ def _pass_on(inward: int, ours: int) -> None:
                 os.write(ours, line)
 
 
-def _is_local(master: str | None) -> bool:
+def is_local(master: str | None) -> bool:
     """Does Spark run here, started by us?"""
     return "PYSPARK_GATEWAY_PORT" not in os.environ and (master or "local").startswith("local")
 

@@ -84,7 +84,8 @@ def lifecycle(
     stuck_after: timedelta = STUCK_AFTER,
 ) -> DataFrame:
     """One row per job: queue, job_id, name, created_at, first_seen, first_start, starts, attempts,
-    failures, retries, burials, state, due_at, last_seen, ended_at, total_ms, run_ms, reason, stuck.
+    failures, retries, burials, state, due_at, last_seen, ended_at, total_ms, run_ms, reason, error,
+    stuck.
 
     `state` is completed, dead, running, retrying, delayed or waiting. A job is *stuck* that has not
     ended, and of which nothing was told for `stuck_after`, counted from when it was due.
@@ -122,6 +123,7 @@ def lifecycle(
         ),
         "run_ms",
         last["reason"].alias("reason"),
+        "error",
         (~ended & (late > f.lit(stuck_after // timedelta(microseconds=1)))).alias("stuck"),
     )
 
@@ -204,6 +206,7 @@ def _told_of_a_job() -> list[Column]:
     here = f.struct("event", "moment", _later().alias("due"), "reason")
     # A promotion is told behind the move, often when the job runs already: it says little.
     heard = f.struct((event != "waiting").alias("heard"), "place")
+    failed = f.when(event == "failed", f.col("place"))
     return [
         f.max("name").alias("name"),
         f.min("created_at").alias("created_at"),
@@ -219,6 +222,7 @@ def _told_of_a_job() -> list[Column]:
         f.max(f.when(event == "waiting", f.col("place"))).alias("promoted"),
         f.max(f.when(event != "waiting", f.col("place"))).alias("moved"),
         (f.sum("duration_us") / 1000).alias("run_ms"),
+        f.max_by(f.when(event == "failed", f.col("reason")), failed).alias("error"),
     ]
 
 
