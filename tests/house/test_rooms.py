@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 ALSO: dict[str, set[str]] = {  # files, and folders, that may do more than their room
-    "cli/spark/": {"spark", "pyspark"},
+    "cli/spark/": {"spark", "pyspark", "py4j"},
     "cli/check/spark.py": {"spark"},
     "spark/work.py": {"worker"},
 }
