@@ -11,8 +11,8 @@ from chasquimq import wire
 from chasquimq.errors import QueueFullError, WireError
 from chasquimq.job import BackoffSpec, DeadEntry, Envelope, RetryOverride
 from chasquimq.store import DeadLetters
-from chasquimq.store.dead import PAGE, REMEMBER_S, Replay, Revival, revive
-from chasquimq.wire import Exported
+from chasquimq.store.dead import PAGE, REMEMBER_S, Replay, revive
+from chasquimq.wire import Exported, Revival
 from tests.store.faulty import break_off, wipe
 from tests.store.shelf import Shelf, envelope
 

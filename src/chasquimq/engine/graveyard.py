@@ -26,7 +26,7 @@ from chasquimq.flow.aside import aside
 from chasquimq.policy.pace import Pace
 from chasquimq.policy.selection import Selection, Which, select
 from chasquimq.store import Store
-from chasquimq.store.dead import PAGE, DeadLetters, DeadRow, Replay, Revival, revive
+from chasquimq.store.dead import PAGE, DeadLetters, DeadRow, Replay, revive
 
 __all__ = ["File", "Format", "Graveyard", "Progress", "Which"]
 
@@ -207,7 +207,7 @@ async def _each(walk: Walk, most: int, act: Act, pace: Pace, progress: Progress)
     return done
 
 
-def _readable(rows: Sequence[DeadRow]) -> list[Revival]:
+def _readable(rows: Sequence[DeadRow]) -> list[wire.Revival]:
     ready = []
     for row in rows:
         try:

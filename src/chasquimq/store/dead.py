@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from chasquimq import wire
-from chasquimq.errors import WireError
 from chasquimq.job import DeadEntry
-from chasquimq.store import markers
 from chasquimq.store.link import Link
 from chasquimq.store.resp import Arg
-from chasquimq.wire import Exported, Keys
+from chasquimq.wire import Exported, Keys, Revival
 
 PAGE = 100  # a page, and a script call, has at most so many rows
 REMEMBER_S = 86_400  # how long a row that was put back is not put back again
@@ -25,17 +21,6 @@ class DeadRow(NamedTuple):
 
     entry: DeadEntry
     fields: list[bytes]
-
-
-class Revival(NamedTuple):
-    """What `replay.lua` wants: the id, a fresh envelope, the name as it was; and if the job's id
-    was unique, that id and what its marker will say."""
-
-    dlq_id: str
-    envelope: bytes
-    name: bytes
-    unique_id: str = ""
-    holder: bytes = b""
 
 
 class Replay(NamedTuple):
@@ -68,8 +53,7 @@ class DeadLetters:
             return Replay(0)
         flat: list[Arg] = []
         for one in revivals:
-            marker = self._keys.unique(one.unique_id) if one.holder else b""
-            flat += (one.dlq_id, one.envelope, one.name, marker, one.holder)
+            flat += one.args(self._keys)
         keys = (self._keys.dlq, self._keys.stream)
         return Replay(*await self._link.run("replay", keys, flat))
 
@@ -90,13 +74,4 @@ class DeadLetters:
 
 def revive(row: DeadRow) -> Revival:
     """The job in a row, with fresh attempts; WireError where there is none to be read."""
-    split = wire.split_entry(row.fields)
-    if isinstance(split, str):
-        raise WireError(split)
-    fresh = msgspec.structs.replace(wire.unpack_envelope(split[0]), attempt=0)
-    revival = Revival(row.entry.dlq_id, wire.pack_envelope(fresh), split[1])
-    limit = wire.unique_hint(row.fields)
-    if not limit:
-        return revival
-    holder = markers.holder(fresh.created_at_ms, int(limit), row.entry.dlq_id)
-    return revival._replace(unique_id=fresh.id, holder=holder)
+    return wire.revive(row.entry.dlq_id, row.fields)

@@ -5,8 +5,8 @@
                                   - and the same                     it is done; for a minute more
 
 The token tells a command that is sent again from somebody else's: the answer is the same as the
-first time, even if the job is done by then. Which job a marker stands for is told by the id and
-the envelope's creation time, which a job keeps through retries, burial and replay.
+first time, even if the job is done by then. Which job the marker of a unique id stands for is told
+by `wire/revival.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from chasquimq import lua
 from chasquimq.store.resp import Arg, pack
-from chasquimq.wire import Keys
+from chasquimq.wire import Keys, pack_holder
 
 MEMORY_S = 60  # how long a job that is done is remembered for those who send its add again
 
@@ -29,13 +29,8 @@ class Mark(NamedTuple):
     hint: bytes  # goes with the job, so that whoever ends it looks for the marker; b"": nobody
 
 
-def holder(created_ms: int, limit_s: int, token: str) -> bytes:
-    """What the marker of an id says that is unique until its job is done."""
-    return b"%d %d %b" % (created_ms, limit_s, token.encode())
-
-
 def until_done(keys: Keys, job_id: str, created_ms: int, limit_s: int, token: str) -> Mark:
-    value = holder(created_ms, limit_s, token)
+    value = pack_holder(created_ms, limit_s, token)
     memory_s = min(MEMORY_S, limit_s)
     return Mark(keys.unique(job_id), value, limit_s, memory_s, b"%d" % limit_s)
 

@@ -39,6 +39,7 @@ from chasquimq.wire.export import (
 )
 from chasquimq.wire.keys import Keys, check_queue_name
 from chasquimq.wire.payload import decode, encode
+from chasquimq.wire.revival import Revival, pack_holder, revive
 from chasquimq.wire.spec import (
     pack_override,
     pack_spec,
@@ -53,6 +54,7 @@ __all__ = [
     "Exported",
     "Keys",
     "Mint",
+    "Revival",
     "before_id",
     "bin_header",
     "carrier_of",
@@ -68,12 +70,14 @@ __all__ = [
     "pack_dead",
     "pack_envelope",
     "pack_event",
+    "pack_holder",
     "pack_json",
     "pack_msgpack",
     "pack_override",
     "pack_retry",
     "pack_spec",
     "resolved_key",
+    "revive",
     "row_end",
     "split_entry",
     "split_member",
