@@ -182,6 +182,11 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     return SinkOptions(where=_where(told), queue=queue, **told)
 
 
+def where_options(given: Mapping[str, str]) -> Where:
+    """Where the server is, for what is neither read nor written by `format("chasqui")`."""
+    return _where(said.read(given, _WHERE))
+
+
 def _queue_of(told: dict[str, Any]) -> str:
     named = [told.pop(name) for name in _QUEUE if name in told]
     if len(named) > 1:

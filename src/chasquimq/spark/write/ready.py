@@ -35,15 +35,19 @@ def make_ready(client: Client, queue: str, commands: dict[str, int]) -> None:
         refuse_dangerous(parse_info(facts))
     if isinstance(known, Exception):
         raise as_error(known, "asking the server for its commands")
+    check_rights(client, keys, commands)
+    # As a Queue would set it up; who has no IDMP has no settings for it.
+    options = StreamOptions()
+    max_size = options.idmp_max_size if known and known[0] else 0
+    client.run("open_stream", [keys.stream], ["", max_size, options.idmp_duration_s, ""])
+
+
+def check_rights(client: Client, keys: Keys, commands: dict[str, int]) -> None:
     pairs: list[lua.Arg] = [part for pair in commands.items() for part in pair]
     refused = client.run("spark_may", [keys.stream], pairs)
     if refused:
         names = ", ".join(f"+{name.decode().lower()}" for name in refused)
         raise AccessError(
-            f"the user may not run all that a write to queue {queue!r} needs; nothing was written. "
-            f"Missing in its ACL rules: {names} on ~{keys.tag.decode()}*"
+            f"the user may not run all that a write to queue {keys.queue!r} needs; nothing was "
+            f"written. Missing in its ACL rules: {names} on ~{keys.tag.decode()}*"
         )
-    # As a Queue would set it up; who has no IDMP has no settings for it.
-    options = StreamOptions()
-    max_size = options.idmp_max_size if known and known[0] else 0
-    client.run("open_stream", [keys.stream], ["", max_size, options.idmp_duration_s, ""])

@@ -1,0 +1,193 @@
+"""Bring dead jobs back, or delete them: those that a DataFrame names, each once.
+
+1. the driver learns which they are, once (`choice.py`);
+2. tasks act on them, page by page, and note each in Redis (`task.py`);
+3. the driver keeps what became of each, and makes a DataFrame of that. It holds values: looking at
+   it, however often, does nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from chasquimq.errors import ChasquiError
+from chasquimq.policy.pace import Pace
+from chasquimq.spark.act.choice import PAGE, Choice, choose, pages_frame
+from chasquimq.spark.act.task import (
+    DONE,
+    OUTCOMES,
+    OUTCOMES_DDL,
+    Act,
+    Order,
+    Verb,
+    acting,
+    notes_key,
+)
+from chasquimq.spark.client import Client
+from chasquimq.spark.options import where_options
+from chasquimq.spark.write import ready
+from chasquimq.wire import Keys
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[int], object] | None  # is told now and then how many are done
+
+# Redis answers one command at a time, so more tasks than these would only wait for each other.
+TASKS = 4
+TASK_RATE = 1_000  # of jobs per second: what one task can bring about
+LOOK_S = 0.2
+
+# What the scripts run after their first write, and how many arguments follow the key.
+NOTING = {"XDEL": 1, "GETBIT": 1, "SETBIT": 2, "PEXPIRE": 1}
+NEEDED: dict[Verb, dict[str, int]] = {
+    "replay": {"XADD": 3, "GET": 0, "SET": 1, **NOTING},
+    "purge": NOTING,
+}
+
+
+class Done(NamedTuple):
+    """`noted`: how many Redis says were moved or deleted."""
+
+    outcomes: pa.Table
+    noted: int
+
+    def totals(self) -> dict[str, int]:
+        return dict(Counter(self.outcomes["outcome"].to_pylist()))
+
+
+def replay(
+    dead: DataFrame,
+    where: Mapping[str, str],
+    *,
+    rate: float | None = None,
+    dry_run: bool = False,
+    progress: Progress = None,
+) -> DataFrame:
+    """Bring dead jobs back to their queues, with fresh attempts; answers what became of each.
+
+    `dead` names them by its columns `queue` and `entry_id`; all else is read from the DLQ. `where`
+    holds `url`, `urlEnv` or `secretFile`, as the options of `format("chasqui")`. `rate`: so many
+    per second, over all tasks.
+    """
+    return _frame(dead, "replay", where, rate, dry_run, progress)
+
+
+def purge(
+    dead: DataFrame,
+    where: Mapping[str, str],
+    *,
+    dry_run: bool = False,
+    progress: Progress = None,
+) -> DataFrame:
+    """Delete dead jobs for good; the same otherwise."""
+    return _frame(dead, "purge", where, None, dry_run, progress)
+
+
+def _frame(
+    dead: DataFrame,
+    verb: Verb,
+    where: Mapping[str, str],
+    rate: float | None,
+    dry_run: bool,
+    progress: Progress,
+) -> DataFrame:
+    order = Order(verb, where_options(where), uuid.uuid4().hex, rate, dry_run)
+    Pace(rate, PAGE)  # refuses what is none, before anything is read
+    done = carry_out(dead.sparkSession, choose(dead), order, progress)
+    return dead.sparkSession.createDataFrame(done.outcomes, OUTCOMES_DDL)
+
+
+def carry_out(
+    spark: SparkSession,
+    choice: Choice,
+    order: Order,
+    progress: Progress = None,
+    acting: Callable[[Order], Act] = acting,
+) -> Done:
+    if not len(choice):
+        return Done(OUTCOMES.empty_table(), 0)
+    with Client(order.where.address(), ready.SCRIPTS) as client:
+        if order.dry_run:
+            return Done(_run(spark, choice, order, acting), 0)
+        for queue in choice.queues:
+            _make_ready(client, order.verb, Keys(queue))
+        try:
+            with _telling(choice, order, progress):
+                outcomes = _run(spark, choice, order, acting)
+        except Exception as error:
+            _add_note(client, choice, order, error)
+            raise
+        done = Done(outcomes, _noted(client, choice, order))
+        if progress is not None:
+            progress(done.noted)
+        client.ask_each([("UNLINK", notes_key(Keys(queue), order.run)) for queue in choice.queues])
+    told = done.totals().get(DONE[order.verb], 0)
+    if told != done.noted:
+        log.warning(
+            "tasks tell of %d jobs that they %s, Redis has noted %d: did the server change?",
+            told, DONE[order.verb], done.noted,
+        )  # fmt: skip
+    return done
+
+
+def _make_ready(client: Client, verb: Verb, keys: Keys) -> None:
+    if verb == "replay":
+        ready.make_ready(client, keys.queue, NEEDED[verb])
+    else:
+        ready.check_rights(client, keys, NEEDED[verb])
+
+
+def _run(
+    spark: SparkSession, choice: Choice, order: Order, acting: Callable[[Order], Act]
+) -> pa.Table:
+    tasks = min(TASKS, math.ceil(len(choice) / PAGE))
+    if order.rate is not None:
+        tasks = min(tasks, math.ceil(order.rate / TASK_RATE))
+        order = order._replace(rate=order.rate / tasks)
+    pages = pages_frame(spark, choice, tasks)
+    outcomes: pa.Table = pages.mapInArrow(acting(order), OUTCOMES_DDL).toArrow()
+    return outcomes
+
+
+def _noted(client: Client, choice: Choice, order: Order) -> int:
+    asked = [("BITCOUNT", notes_key(Keys(queue), order.run)) for queue in choice.queues]
+    return sum(one for one in client.ask_each(asked) if isinstance(one, int))
+
+
+def _add_note(client: Client, choice: Choice, order: Order, error: Exception) -> None:
+    with suppress(ChasquiError):
+        if count := _noted(client, choice, order):
+            error.add_note(f"{count} jobs were {DONE[order.verb]} before this; call it again")
+
+
+@contextmanager
+def _telling(choice: Choice, order: Order, progress: Progress) -> Iterator[None]:
+    """While the block runs, `progress` is told what Redis has noted."""
+    if progress is None:
+        yield
+        return
+    ended = threading.Event()
+
+    def watch() -> None:
+        with Client(order.where.address(), patience_s=0) as client:
+            while not ended.wait(LOOK_S):
+                with suppress(ChasquiError):
+                    progress(_noted(client, choice, order))
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()
