@@ -57,7 +57,9 @@ def triage(dead: DataFrame, *, redact: str = DEFAULT_PATTERN) -> DataFrame:
         F.max_by(example, F.struct("failed_at", "entry_id")).alias("example"),
     )
     name = F.struct((-F.col("jobs")).alias("order"), F.coalesce("name", F.lit("")).alias("name"))
-    names = F.transform(F.slice(F.array_sort(F.collect_list(name)), 1, TOP), lambda one: one.name)
+    names = F.transform(
+        F.slice(F.array_sort(F.collect_list(name)), 1, TOP), lambda one: one["name"]
+    )
     clusters = by_name.groupBy(*by).agg(
         F.sum("jobs").alias("jobs"),
         names.alias("names"),

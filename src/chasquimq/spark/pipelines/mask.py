@@ -56,15 +56,15 @@ MASKS: tuple[tuple[str, str], ...] = (
     ),
     (_START + r"[A-Za-z]:\\[^ \"'<>|]+", "<path>"),
     # One slash alone is no path: and/or, text/html.
-    (r"(?<![A-Za-z0-9_.<>/-])(~|\.{1,2})?(/[A-Za-z0-9_.@%+~,=-]+)+/?", "<path>"),
-    (_START + r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.@%+~,=-]+){2,}/?", "<path>"),
+    (r"(?<![A-Za-z0-9_.<>/-])(~|\.{1,2})?(/[A-Za-z0-9_.@%+~=-]*[A-Za-z0-9_@%+~=-])+/?", "<path>"),
+    (_START + r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.@%+~=-]*[A-Za-z0-9_@%+~=-]){2,}/?", "<path>"),
     # A word of many letters and digits is somebody's name for something.
     (_START + r"[0-7][0-9A-HJKMNP-TV-Z]{25}" + _END, "<id>"),
     (_START + r"0[xX][0-9a-fA-F]+" + _END, "<hex>"),
     (_START + r"(?=[a-fA-F]*[0-9])(?=[0-9]*[a-fA-F])[0-9a-fA-F]{8,}" + _END, "<hex>"),
     (_START + r"(?=[A-Za-z_-]*[0-9])(?=[0-9_-]*[A-Za-z])[A-Za-z0-9_-]{20,}" + _END, "<id>"),
     (r"([A-Za-z_]=)[^ ,;&)\]}<]+", "$1<text>"),
-    (r"[-+]?[0-9]+([.,:][0-9]+)*([eE][-+]?[0-9]+)?", "<n>"),
+    (r"(" + _START + r"[-+])?[0-9]+([.,:][0-9]+)*([eE][-+]?[0-9]+)?", "<n>"),
     (r"(<[a-z]+>)(, ?\1)+", "$1, ..."),  # how many there were is of one job
 )
 
@@ -108,8 +108,8 @@ class Redaction:
         """An error's words: `password=x`, `"token": "x"`, `Bearer x`, `//user:x@host`."""
         if value is None:
             return None
-        value = self._pairs.sub(rf"\1{HIDDEN}", discreet(value))
-        return _BEARER.sub(rf"\1 {HIDDEN}", value)
+        value = self._pairs.sub(rf"\1{HIDDEN}", value)
+        return discreet(_BEARER.sub(rf"\1 {HIDDEN}", value))
 
     def _of(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -126,10 +126,12 @@ class Redaction:
         told = [key for key in value if key.lower() in _NAMING and self._is_secret(value[key])]
         if told:
             return {key: value[key] if key in told else HIDDEN for key in value}
-        return {
-            self._of_text(key): HIDDEN if self._names.search(key) else self._of(one)
-            for key, one in value.items()
-        }
+        return dict(self._of_pair(key, one) for key, one in value.items())
+
+    def _of_pair(self, key: str, value: Any) -> tuple[str, Any]:
+        if self._names.search(key):
+            return re.split("[:=]", key, maxsplit=1)[0], HIDDEN  # behind it stands a value
+        return self._of_text(key), self._of(value)
 
     def _of_text(self, value: str) -> str:
         """JSON inside of a text has keys, too."""
