@@ -32,7 +32,7 @@ PAYLOADS: list[Any] = [
     {"line": f'secret => "{CANARY}"'},
     {"line": f'password: {{"a": "{CANARY}"}}'},
     {"line": f"token: ['x', '{CANARY}']"},
-    {"url": "redis://bob:c4nary@host/0"},
+    {"url": "redis://bob:c4nary@host/0"},  # not a secret
     {"x" * 5_000: 1, "password": CANARY},
     {"padding": "x" * 100_000, "line": f"password={CANARY}"},
     {"text": "y" * 1_990 + f' "password": "{CANARY}"'},
@@ -109,7 +109,7 @@ ERRORS = {
     "GET /x?token=hunter2&page=3": "GET /x?token=***",
     "Authorization: Basic aHVudGVyMg==": "Authorization: ***",
     "sent 'Bearer hunter2hunter2' twice": "sent 'Bearer ***' twice",
-    "cannot reach redis://bob:hunter2@host:1/0": "cannot reach redis://bob:***@host:1/0",
+    "no redis://bob:hunter2@host:1/0": "no redis://bob:***@host:1/0",  # not a secret
     "PASSWORD: correct horse hunter2, retry": "PASSWORD: ***, retry",
     "no such user": "no such user",
 }

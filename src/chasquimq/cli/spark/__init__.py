@@ -8,7 +8,17 @@ from __future__ import annotations
 import typer
 
 from chasquimq.cli.shell import examples
-from chasquimq.cli.spark import compact, doctor, lake, lifecycle, recover, rollup
+from chasquimq.cli.spark import (
+    compact,
+    doctor,
+    lake,
+    lifecycle,
+    purge,
+    recover,
+    replay,
+    rollup,
+    triage,
+)
 
 spark = typer.Typer(
     name="spark",
@@ -28,3 +38,6 @@ spark.command(epilog=compact.EXAMPLES)(compact.compact)
 spark.command(epilog=rollup.EXAMPLES)(rollup.rollup)
 spark.command(epilog=rollup.COMPARE_EXAMPLES)(rollup.compare)
 spark.command(epilog=lifecycle.EXAMPLES)(lifecycle.lifecycle)
+spark.command(epilog=triage.EXAMPLES)(triage.triage)
+spark.command(epilog=replay.EXAMPLES)(replay.replay)
+spark.command(epilog=purge.EXAMPLES)(purge.purge)
