@@ -10,11 +10,17 @@ from pyspark.sql import SparkSession
 
 from chasquimq import wire
 from tests.cli.kit import Chasqui, Ended
-from tests.servers import DialectServer
+from tests.servers import DIALECTS, DialectServer, Servers
 from tests.spark.dying import Deaths
 
 CANARY = "c4nary"
 Call = Callable[..., Ended]
+
+
+@pytest.fixture
+def server(servers: Servers) -> DialectServer:
+    """One kind will do: what differs between them is below the commands."""
+    return servers.shared(DIALECTS[0])
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import redis
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -255,25 +257,42 @@ def test_connections_that_break_half_way_double_nothing(
 def test_a_race_with_the_queue_s_own_replay_doubles_and_loses_nothing(
     spark: SparkSession, deaths: Deaths, read: Read
 ) -> None:
-    deaths.numbered(600)
-    choice = choose(read())
-    started = threading.Event()
-    theirs: list[int] = []
+    """Between two pages of ours, the Queue replays some of those that we were to do next."""
+    deaths.numbered(450)
+    url, dlq = deaths.url, deaths.keys.dlq
 
-    async def rival() -> None:
+    def pausing(order: Order) -> Act:
+        whole = acting(order)
+
+        def act(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for told in whole(batches):
+                yield told
+                wait_until_fewer(url, dlq, 250)
+
+        return act
+
+    async def rival() -> int:
         async with Queue(deaths.queue, redis_url=deaths.url) as queue:
-            started.wait(60)
-            theirs.append(await queue.replay_dlq(None, rate=2_000))
+            await asyncio.to_thread(wait_until_fewer, url, dlq, 400)
+            return await queue.replay_dlq(150)
 
-    racing = threading.Thread(target=lambda: asyncio.run(rival()), daemon=True)
+    choice = choose(read())
+    theirs: list[int] = []
+    racing = threading.Thread(target=lambda: theirs.append(asyncio.run(rival())), daemon=True)
     racing.start()
-    done = carry_out(spark, choice, order_for(deaths, rate=900), lambda count: started.set())
+    done = carry_out(spark, choice, order_for(deaths, rate=1_000), None, pausing)
     racing.join(60)
-    totals = done.totals()
-    assert totals.get("replayed", 0) + totals.get("gone", 0) == 600
-    assert totals.get("replayed", 0) + theirs[0] == 600
-    assert theirs[0] > 0, "nobody raced"
-    assert deaths.numbers == list(range(600)) and deaths.dead == {}
+    assert theirs == [150]
+    assert done.totals() == {"replayed": 300, "gone": 150} and done.noted == 300
+    assert deaths.numbers == list(range(450)) and deaths.dead == {}
+
+
+def wait_until_fewer(url: str, dlq: bytes, than: int) -> None:
+    with redis.Redis.from_url(url) as client:
+        deadline = time.monotonic() + 60
+        while client.xlen(dlq) > than:
+            assert time.monotonic() < deadline, "nobody replays"
+            time.sleep(0.01)
 
 
 def test_a_run_that_fails_says_how_far_it_had_come(

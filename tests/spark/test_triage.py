@@ -14,7 +14,8 @@ from chasquimq.errors import ConfigError
 from chasquimq.spark.act import replay
 from chasquimq.spark.pipelines.cluster import SCHEMA, clustered, triage
 from chasquimq.spark.pipelines.mask import masked
-from tests.servers import DialectServer
+from tests.servers import DialectServer, Servers
+from tests.spark.conftest import NATIVE, PORTABLE
 from tests.spark.dying import Deaths
 
 CANARY = "c4nary"
@@ -69,6 +70,15 @@ def test_what_differs_from_job_to_job_is_masked(spark: SparkSession) -> None:
 
 
 @pytest.fixture
+def server(request: pytest.FixtureRequest, servers: Servers) -> DialectServer:
+    """One kind will do for most: what is read of both is alike."""
+    return servers.shared(getattr(request, "param", NATIVE))
+
+
+EACH = [pytest.param(one, id=one.name) for one in (NATIVE, PORTABLE)]
+
+
+@pytest.fixture
 def deaths(server: DialectServer, queue_name: str) -> Deaths:
     return Deaths(server, queue_name)
 
@@ -95,6 +105,7 @@ def mixed(deaths: Deaths) -> None:
     deaths.bury(wire.pack_dead(b"\xc1", b"pay", b"1-1", "decode_failed", detail="no map at 3"))
 
 
+@pytest.mark.parametrize("server", EACH, indirect=True)
 def test_a_mixed_dlq_is_clustered(deaths: Deaths, read: Read) -> None:
     mixed(deaths)
     told = triage(read())

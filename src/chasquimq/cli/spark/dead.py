@@ -100,15 +100,28 @@ def check_queues(queues: Sequence[str]) -> None:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """What went wrong in Spark ends the command in our words, not in a page of Java's."""
+    """What went wrong in Spark ends the command in our words, not in a page of Java's; and so does
+    Ctrl-C, after which Spark may say anything."""
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as error:
+    except (Exception, KeyboardInterrupt) as error:
+        stopped = _was_stopped(error)
+        if not stopped and not isinstance(error, PySparkException):
+            raise
         for note in getattr(error, "__notes__", ()):
             print(f"chasqui: {note}", file=sys.stderr)
-        refuse(_words(str(error)))
+        if not stopped:
+            refuse(_words(str(error)))
+        print("chasqui: stopped", file=sys.stderr)
+        raise typer.Exit(Exit.INTERRUPTED) from None
+
+
+def _was_stopped(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _words(text: str) -> str:
@@ -187,12 +200,8 @@ def _carry_out(
     from chasquimq.spark.options import where_options
 
     order = Order(verb, where_options(place.options), uuid.uuid4().hex, rate, dry_run)
-    try:
-        with Bar("replaying" if verb == "replay" else "deleting", len(chosen), "jobs") as bar:
-            done = carry_out(spark, chosen, order, bar.reach)
-    except KeyboardInterrupt:
-        print("chasqui: stopped; what is not done is still dead", file=sys.stderr)
-        raise typer.Exit(Exit.INTERRUPTED) from None
+    with Bar("replaying" if verb == "replay" else "deleting", len(chosen), "jobs") as bar:
+        done = carry_out(spark, chosen, order, bar.reach)
     return {**done.totals(), "noted": done.noted}
 
 

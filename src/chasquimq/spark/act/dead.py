@@ -124,7 +124,7 @@ def carry_out(
         try:
             with _telling(choice, order, progress):
                 outcomes = _run(spark, choice, order, acting)
-        except Exception as error:
+        except BaseException as error:  # Ctrl-C is one, too
             _add_note(client, choice, order, error)
             raise
         done = Done(outcomes, _noted(client, choice, order))
@@ -150,13 +150,20 @@ def _make_ready(client: Client, verb: Verb, keys: Keys) -> None:
 def _run(
     spark: SparkSession, choice: Choice, order: Order, acting: Callable[[Order], Act]
 ) -> pa.Table:
-    tasks = min(TASKS, math.ceil(len(choice) / PAGE))
-    if order.rate is not None:
-        tasks = min(tasks, math.ceil(order.rate / TASK_RATE))
-        order = order._replace(rate=order.rate / tasks)
+    tasks, each = share_out(len(choice), order.rate)
+    order = order._replace(rate=each)
     pages = pages_frame(spark, choice, tasks)
     outcomes: pa.Table = pages.mapInArrow(acting(order), OUTCOMES_DDL).toArrow()
     return outcomes
+
+
+def share_out(jobs: int, rate: float | None) -> tuple[int, float | None]:
+    """How many tasks, and the rate of each. If they do not all run at once, it is less in all."""
+    tasks = min(TASKS, math.ceil(jobs / PAGE))
+    if rate is None:
+        return tasks, None
+    tasks = min(tasks, math.ceil(rate / TASK_RATE))
+    return tasks, rate / tasks
 
 
 def _noted(client: Client, choice: Choice, order: Order) -> int:
@@ -164,10 +171,11 @@ def _noted(client: Client, choice: Choice, order: Order) -> int:
     return sum(one for one in client.ask_each(asked) if isinstance(one, int))
 
 
-def _add_note(client: Client, choice: Choice, order: Order, error: Exception) -> None:
+def _add_note(client: Client, choice: Choice, order: Order, error: BaseException) -> None:
     with suppress(ChasquiError):
         if count := _noted(client, choice, order):
-            error.add_note(f"{count} jobs were {DONE[order.verb]} before this; call it again")
+            done = DONE[order.verb]
+            error.add_note(f"{count:,} jobs were {done} before this; to go on, do it again")
 
 
 @contextmanager

@@ -100,7 +100,7 @@ class _Page:
     def outcomes(self, pace: Pace) -> list[Outcome]:
         for found in scan.picked(self._client, self._keys.dlq, self._bits, pace.batch):
             rows = [self._row(entry_id, fields) for entry_id, fields in found]
-            for some in _calls(rows, pace.batch):
+            for some in calls(rows, pace.batch):
                 if self._order.dry_run:
                     self._look(some)
                     continue
@@ -166,7 +166,7 @@ class _Page:
             self._ended[entry_id] = None, DONE[self._order.verb] if noted else GONE
 
 
-def _calls(rows: Sequence[Row], most: int) -> Iterator[list[Row]]:
+def calls(rows: Sequence[Row], most: int) -> Iterator[list[Row]]:
     """What one call carries: at most so many, and so many bytes unless one alone has more."""
     call: list[Row] = []
     size = 0
