@@ -150,6 +150,9 @@ def test_rows_that_sql_chooses_are_replayed_and_told_as_json(deaths: Deaths, cal
     wrong = call("replay", deaths.queue, "--where", "eror = 1", "--yes")
     assert wrong.code == 2 and "--where" in wrong.err and "error_type" in wrong.err
     assert call("replay", deaths.queue, "--where", "error ===", "--yes").code == 2
+    late = call("replay", deaths.queue, "--where", "CAST(name AS INT) = 1", "--yes")
+    assert late.code == 1 and late.err.startswith("chasqui: Spark failed: [CAST_INVALID_INPUT]")
+    assert len(late.err.splitlines()) == 1
     nobody = call("replay", deaths.queue, "--where", "name = 'x'", "--yes")
     assert nobody.out == f"{deaths.queue}: nothing to replay, no dead job is meant\n"
 

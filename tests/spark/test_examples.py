@@ -49,6 +49,17 @@ PRINTS = {
         r"with surveys: 300 jobs",
         r"from the start, without a checkpoint: 300 jobs",
     ],
+    "06_triage_and_replay.py": [
+        r"180 TimeoutError: <ip> did not answer within <n> s",
+        r"90 LookupError: user <n> is gone",
+        r"30 UnrecoverableError: no template <text> in <path>",
+        r'for example: \{"user":\d+,"smtp":\{"password":"\*\*\*"\}\}',
+        r"would replay: 180",
+        r"replayed: 180",
+        r"again, by mistake: 0",
+        r"purged: 90",
+        r"still dead: 30",
+    ],
 }
 
 

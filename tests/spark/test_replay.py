@@ -25,10 +25,22 @@ from chasquimq.spark.act.choice import Choice, choose
 from chasquimq.spark.act.dead import carry_out
 from chasquimq.spark.act.task import Act, Order, acting
 from chasquimq.spark.secret import Where
-from tests.servers import DialectServer
+from tests.servers import DialectServer, Servers
+from tests.spark.conftest import NATIVE, PORTABLE
 from tests.spark.dying import Deaths
 
 Read = Callable[[], DataFrame]
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, servers: Servers) -> DialectServer:
+    """Of each kind one where it matters: tests/spark_redis/test_act.py runs what tasks do on all."""
+    return servers.shared(getattr(request, "param", NATIVE))
+
+
+ON_EACH = pytest.mark.parametrize(
+    "server", [pytest.param(one, id=one.name) for one in (NATIVE, PORTABLE)], indirect=True
+)
 
 
 @pytest.fixture
@@ -57,6 +69,7 @@ def outcomes(told: DataFrame) -> Counter[str]:
 # -- what comes back -------------------------------------------------------------------------------
 
 
+@ON_EACH
 def test_exactly_the_chosen_rows_come_back_as_they_were(
     deaths: Deaths, read: Read, where: dict[str, str]
 ) -> None:
@@ -91,6 +104,7 @@ def test_looking_at_what_was_told_does_nothing_again(
 ) -> None:
     deaths.numbered(5)
     told = replay(read(), where)
+    assert deaths.numbers == [0, 1, 2, 3, 4], "it was to be done at once"
     assert outcomes(told) == {"replayed": 5}
     deaths.numbered(3)  # the five die again with them
     assert outcomes(told) == {"replayed": 5}
@@ -98,6 +112,7 @@ def test_looking_at_what_was_told_does_nothing_again(
     assert deaths.waiting == [] and len(deaths.dead) == 8
 
 
+@ON_EACH
 def test_a_dry_run_changes_nothing(deaths: Deaths, read: Read, where: dict[str, str]) -> None:
     deaths.numbered(4)
     broken = deaths.bury(wire.pack_dead(b"\xc1", b"", b"1-1", "decode_failed"))
@@ -128,6 +143,7 @@ def test_what_no_job_can_be_read_in_stays_and_what_is_gone_is_told(
     assert list(deaths.dead) == [broken]
 
 
+@ON_EACH
 def test_a_unique_id_that_lives_again_is_not_doubled(
     deaths: Deaths, read: Read, where: dict[str, str]
 ) -> None:
@@ -198,6 +214,7 @@ def failing(order: Order) -> Act:
     return act
 
 
+@ON_EACH
 @pytest.mark.parametrize("verb", ["replay", "purge"])
 def test_a_task_that_is_run_again_doubles_and_loses_nothing(
     spark: SparkSession, deaths: Deaths, read: Read, verb: Any
@@ -233,6 +250,7 @@ def test_a_frame_that_fails_and_is_read_again_doubles_nothing(
     assert deaths.numbers == list(range(30))
 
 
+@ON_EACH
 def test_connections_that_break_half_way_double_nothing(
     deaths: Deaths, read: Read, where: dict[str, str]
 ) -> None:
@@ -254,6 +272,7 @@ def test_connections_that_break_half_way_double_nothing(
     assert deaths.numbers == list(range(300))
 
 
+@ON_EACH
 def test_a_race_with_the_queue_s_own_replay_doubles_and_loses_nothing(
     spark: SparkSession, deaths: Deaths, read: Read
 ) -> None:
@@ -319,6 +338,7 @@ def test_a_run_that_fails_says_how_far_it_had_come(
 # -- purge -----------------------------------------------------------------------------------------
 
 
+@ON_EACH
 def test_purge_deletes_just_those(deaths: Deaths, read: Read, where: dict[str, str]) -> None:
     deaths.numbered(6)
     told = purge(read().where("get_json_object(payload, '$.n') % 2 = 0"), where)

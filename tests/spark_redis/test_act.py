@@ -1,4 +1,4 @@
-"""What a task does to dead jobs, without Spark: many at once, answers that were lost, other runs."""
+"""What a task does to dead jobs, without Spark: at once, after lost answers, in other runs."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@
     {chasqui:<q>}:unique:<id>       string   the marker of an id that is unique until done
     {chasqui:<q>}:idmp:<p>:<id>     string   our own marker where the server has no IDMP
     {chasqui:<q>}:durable           string   there for a millisecond: what durable adds wait for
-    {chasqui:<q>}:spark:...         several  what the Spark sink has written: spark/write/run.py
+    {chasqui:<q>}:spark:...         several  of Spark: spark/write/run.py, spark/act/task.py
     {chasqui:<q>}:wake              channel  "there is a new first", of delayed jobs or of specs
 
 The braces are a hash tag: all keys of a queue live in one slot of a cluster, so scripts may

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import uuid
@@ -13,6 +14,7 @@ import typer
 
 from chasquimq import wire
 from chasquimq.cli import render_spark_dlq as render
+from chasquimq.cli.aside import hushed
 from chasquimq.cli.ask import confirm, refuse
 from chasquimq.cli.bar import Bar
 from chasquimq.cli.exits import Exit
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from chasquimq.spark.act.task import Verb
 
 PATIENCE_S = 2.0  # with a server that is away
+OF_PYSPARK = "SQLQueryContextLogger"  # which writes each error's whole trace to stderr, as JSON
 
 Cluster = Annotated[
     list[str] | None,
@@ -105,7 +108,8 @@ def failures() -> Iterator[None]:
     from pyspark.errors import PySparkException
 
     try:
-        yield
+        with hushed(OF_PYSPARK, logging.CRITICAL):
+            yield
     except (Exception, KeyboardInterrupt) as error:
         stopped = _was_stopped(error)
         if not stopped and not isinstance(error, PySparkException):

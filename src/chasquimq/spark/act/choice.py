@@ -2,7 +2,7 @@
 
 Bringing jobs back changes what the DataFrame is made of. If it were computed again, by a task that
 is run again or by a second action, it would not show what was done, and show others that died
-meanwhile. So the names, and nothing else, come to the driver: some 60 bytes for each job.
+meanwhile. So the names, and nothing else, come to the driver: some 300 bytes for each job.
 """
 
 from __future__ import annotations
