@@ -34,7 +34,7 @@ Read = Callable[[], DataFrame]
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, servers: Servers) -> DialectServer:
-    """Of each kind one where it matters: tests/spark_redis/test_act.py runs what tasks do on all."""
+    """Both kinds where it matters: tests/spark_redis/test_act.py runs what tasks do on all."""
     return servers.shared(getattr(request, "param", NATIVE))
 
 
