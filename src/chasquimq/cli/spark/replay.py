@@ -12,10 +12,10 @@ from chasquimq.cli.spark.dead import All, Cluster, Place, Sql, command
 from chasquimq.cli.spark.start import Master, SecretFile
 
 EXAMPLES = examples(
-    "chasqui spark replay mail --cluster 3fa2b81c07          it asks first",
+    "chasqui spark replay mail --cluster 3fa2b81c07    it asks first",
     "chasqui spark replay mail --cluster 3fa2b81c07 --dry-run",
-    "chasqui spark replay mail --where \"error LIKE '%timeout%' AND attempt >= 5\" --rate 100",
-    "chasqui spark replay mail --where \"get_json_object(payload, '$.tenant') = 'acme'\"",
+    "chasqui spark replay mail --where \"error LIKE '%timeout%'\" --rate 100",
+    "chasqui spark replay mail --where \"payload LIKE '%acme%' AND attempt > 4\"",
     "chasqui spark replay mail --all --yes --json",
 )
 

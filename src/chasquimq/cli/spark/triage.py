@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EXAMPLES = examples(
-    "chasqui spark triage mail                        the largest clusters, an example each",
-    "chasqui spark triage mail orders --since 2d      of two queues, of late",
-    "chasqui spark triage mail --full --limit 3       one by one, with data",
+    "chasqui spark triage mail                    the largest clusters first",
+    "chasqui spark triage mail orders --since 2d  of two queues, of late",
+    "chasqui spark triage mail --full --limit 3   one by one, with data",
     "chasqui spark triage mail --redact '(?i)token|email'",
     "chasqui spark triage mail --json | jq -r '.clusters[].cluster'",
 )
