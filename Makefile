@@ -11,7 +11,7 @@ PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 4 ? 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv redis lint format test test-slow demo soak chaos-schedules bench-quick bench-spark cli-reference lock clean
+.PHONY: help venv redis chromium lint format test test-slow demo soak chaos-schedules bench-quick bench-spark bench-pipeline cli-reference lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ $(STAMP): pyproject.toml requirements/dev.txt src/chasquimq/_version.py
 redis: ## fetch a private Redis 8.6 into .cache/redis-8.6 (Debian machines)
 	@tools/fetch_redis.sh .cache/redis-8.6
 
+chromium: ## fetch a private headless Chromium into .cache/chromium (Debian machines)
+	@tools/fetch_chromium.sh .cache/chromium
+
 lint: venv ## ruff and mypy --strict
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -37,7 +40,7 @@ format: venv ## let ruff format and fix what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-test: venv redis lint ## everything: set-up, lint, all tests on all servers, in PROCESSES (cores + 2)
+test: venv redis chromium lint ## everything: set-up, lint, all tests on all servers, in PROCESSES (cores + 2)
 	@$(BIN)/python -m pytest -n $(PROCESSES)
 
 test-slow: venv redis ## Spark in other ways: Connect, submitted, as a newcomer's program, its bench
@@ -57,6 +60,9 @@ bench-quick: venv redis ## our figures beside the reference's, in a few minutes
 
 bench-spark: venv redis ## the Spark source and sink beside plain loops, in a third of an hour
 	@$(BIN)/python bench/spark.py
+
+bench-pipeline: venv redis ## what an event costs in the lake, roll-ups and the report, up to five million
+	@$(BIN)/python bench/pipeline.py
 
 cli-reference: venv ## write docs/reference/cli* anew, from the command itself
 	@$(BIN)/python tools/cli_reference.py

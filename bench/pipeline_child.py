@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from chasquimq.spark.pipelines.summary import report
-from chasquimq.spark.report import write_page
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from spark_memory import CONF, Watch
@@ -21,6 +19,8 @@ from chasquimq.spark.lake.compact import CompactOptions, compact
 from chasquimq.spark.lake.keep import keep
 from chasquimq.spark.lake.table import read
 from chasquimq.spark.pipelines import lifecycle, rollup
+from chasquimq.spark.pipelines.summary import report
+from chasquimq.spark.report import write_page
 from chasquimq.spark.session import session
 
 BATCHES = 10

@@ -28,6 +28,7 @@ LONG = tuple(
     f"tests/{one}"
     for one in (
         "spark",
+        "browser",
         "interop",
         "engine",
         "cli",

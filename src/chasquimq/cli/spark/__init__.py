@@ -16,7 +16,9 @@ from chasquimq.cli.spark import (
     purge,
     recover,
     replay,
+    report,
     rollup,
+    run,
     triage,
 )
 
@@ -41,3 +43,5 @@ spark.command(epilog=lifecycle.EXAMPLES)(lifecycle.lifecycle)
 spark.command(epilog=triage.EXAMPLES)(triage.triage)
 spark.command(epilog=replay.EXAMPLES)(replay.replay)
 spark.command(epilog=purge.EXAMPLES)(purge.purge)
+spark.command(epilog=report.EXAMPLES)(report.report)
+spark.command(epilog=run.EXAMPLES)(run.run)

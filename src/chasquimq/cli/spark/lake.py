@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,7 @@ from chasquimq.errors import ConfigError
 from chasquimq.text import shown
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 EVERY = "10s"
@@ -79,16 +80,28 @@ def lake(
     options |= {"queue": ",".join(queues), "failOnDataLoss": str(not allow_loss).lower()}
     with told():
         spark = start("lake", master)
-        from chasquimq.spark.lake.keep import keep
-
-        tables = ["events", "dlq"] if dlq else ["events"]
-        running = {table: keep(spark, place, options, table, every_ms=pause_ms) for table in tables}
+        running = tables(spark, place, options, pause_ms, dlq=dlq)
         with progress(spark, "bringing events in") if available_now else _nothing():
             counted = follow(screen, running, events_cap)
     if as_json:
         screen.json({"lake": place, "queues": queues, "rows": counted})
     else:
         screen.say(render.brought_in(place, counted))
+
+
+def tables(
+    spark: SparkSession,
+    lake: str,
+    options: Mapping[str, str],
+    every_ms: int | None,
+    *,
+    dlq: bool,
+) -> dict[str, StreamingQuery]:
+    """The queries that bring them in, started."""
+    from chasquimq.spark.lake.keep import keep
+
+    names = ("events", "dlq") if dlq else ("events",)
+    return {name: keep(spark, lake, options, name, every_ms=every_ms) for name in names}
 
 
 def read_every(every: str | None, available_now: bool) -> int | None:
@@ -99,7 +112,10 @@ def read_every(every: str | None, available_now: bool) -> int | None:
 
 
 def follow(
-    screen: Screen, running: Mapping[str, StreamingQuery], events_cap: int
+    screen: Screen,
+    running: Mapping[str, StreamingQuery],
+    events_cap: int,
+    meanwhile: Callable[[threading.Event], None] = lambda _: None,
 ) -> dict[str, int]:
     """Until all have ended, or one has failed, or we are told to stop. Answers how many rows came
     in."""
@@ -119,6 +135,7 @@ def follow(
                         screen.say(render.batch(table, batch))
             if any(query.exception() for query in running.values()):
                 break
+            meanwhile(stop)
     for query in running.values():
         query.stop()
     for query in running.values():

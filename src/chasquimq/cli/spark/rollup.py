@@ -120,7 +120,7 @@ def rollup(
                 _show(screen, found, groups, total, limit)
             else:
                 path = the_path(out, master)
-                _write(found, path, total)
+                found.write.mode("overwrite").parquet(path) if total else write(found, path)
                 say_written(screen, path)
 
 
@@ -179,10 +179,8 @@ def _show(
     screen.show(draw(lines[:limit], groups, _width(screen), left))
 
 
-def _write(found: DataFrame, out: str, total: bool) -> None:
-    if total:
-        found.write.mode("overwrite").parquet(out)
-        return
+def write(found: DataFrame, out: str) -> None:
+    """A folder for each day; those that are there are replaced."""
     from pyspark.sql import functions as f
 
     days = found.withColumn("date", f.to_date("window_start")).write.partitionBy("date")
