@@ -46,7 +46,7 @@ test: venv redis chromium lint ## everything: set-up, lint, all tests on all ser
 test-slow: venv redis ## Spark in other ways: Connect, submitted, as a newcomer's program, its bench
 	@$(BIN)/python -m pytest -m slow
 
-demo: venv ## see jobs run, on the embedded server
+demo: venv ## half a minute of jobs on a server of its own, and what Spark makes of it
 	@$(BIN)/python examples/demo.py
 
 soak: venv redis ## a worker under load for MINUTES (10): memory, connections and keys stay flat

@@ -1,225 +1,160 @@
-"""What `make demo` shows: a mixed load, a worker, what became of every job, and a replay.
+"""What `make demo` shows: half a minute in the life of a shop, and what Spark makes of it.
 
-python examples/demo.py
+1. producers add jobs in waves, a worker runs them; some fail, some wait, some die;
+2. Spark brings all that happened into a lake, and makes figures and a page of it;
+3. what jobs died of is looked at, the cause is repaired, and they are brought back.
+
+python examples/demo.py [--seconds 20] [--out .cache/demo]
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import math
+import os
+import random
+import shutil
 import sys
 import time
-import uuid
 from collections import Counter
-from collections.abc import Sequence
+from pathlib import Path
 
 from place import redis_url
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from chasquimq import Job, Queue, RepeatPattern, RetryError, UnrecoverableError, Worker
+from chasquimq import Job, Queue, RepeatPattern, UnrecoverableError, Worker
+from chasquimq.cli import main as chasqui
 
-BULK = 5_000
-ORDER = (
-    "thumbnail",
-    "welcome-mail",
-    "charge-card",
-    "reminder",
-    "invoice",
-    "heartbeat",
-    "sync-crm",
-    "import-csv",
-)
+QUEUE = "shop"
+TURN_S = 0.1  # between two waves
 NEXT = """\
 Next:
-  examples/quickstart.py         the shortest program
-  docs/tutorial/first-job.md     your own first job, in a minute
-  docs/how-to/                   retries, delays, schedules, dead letters, stopping
-  README.md                      what is promised, and what is not
+  open the report in a browser: it is one file, and needs no network
+  examples/quickstart.py                     the shortest program
+  docs/tutorial/first-job.md                 your own first job, in a minute
+  docs/how-to/spark/keep-what-happened.md    your own lake
+  README.md                                  what is promised, and what is not
 """
 
 
-class Tally:
-    """What the worker saw, by job name."""
-
-    def __init__(self, expected: int) -> None:
-        self.runs: Counter[str] = Counter()
-        self.retried: Counter[str] = Counter()
-        self.completed: Counter[str] = Counter()
-        self.last_at: dict[str, float] = {}  # when the last job of a name was completed
-        self.expected = expected
-        self.everything = asyncio.Event()
-
-    def started(self, job: Job) -> None:
-        self.runs[job.name] += 1
-        self.retried[job.name] += job.attempt > 0
-
-    def ended(self, job: Job) -> None:
-        self.completed[job.name] += 1
-        self.last_at[job.name] = time.perf_counter()
-        if self.completed.total() == self.expected:
-            self.everything.set()
-
-
 class Shop:
-    """The work: handlers for every name. It has a fault that gets repaired later on."""
+    """Handlers for every name. The bank is slow at noon, and two things are broken for now."""
 
-    def __init__(self, tally: Tally) -> None:
-        self.tally = tally
+    def __init__(self) -> None:
+        self.ran: Counter[str] = Counter()
         self.repaired = False
+        self._dice = random.Random(7)
 
     async def handle(self, job: Job) -> None:
-        self.tally.started(job)
+        self.ran[job.name] += 1
         match job.name:
             case "welcome-mail":
-                await asyncio.sleep(0.01)
-            case "charge-card" if job.attempt < job.data["fails"]:
-                raise ConnectionError("the bank hung up")
-            case "sync-crm" if not self.repaired:
-                raise RetryError("still down", delay=100)
+                await asyncio.sleep(self._dice.uniform(0.002, 0.02))
+            case "charge-card":
+                await asyncio.sleep(self._dice.lognormvariate(-4.5, 0.6))
+                if job.attempt == 0 and self._dice.random() < 0.15:
+                    raise ConnectionError(f"the bank hung up after {self._dice.randrange(900)} ms")
             case "import-csv" if not self.repaired:
-                raise UnrecoverableError(f"{job.data['file']} has no header")
-        self.tally.ended(job)
+                raise UnrecoverableError(f"/data/{job.data['file']} has no header")
+            case "sync-crm" if not self.repaired:
+                raise TimeoutError(f"customer {job.data['customer']}: no answer within 30 s")
 
 
-class Bar:
-    """A progress bar on a terminal; a few plain lines where the output is piped."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self.what, self.total = what, total
-        self.live = sys.stdout.isatty()
-        self.shown = -1
-
-    def show(self, done: int) -> None:
-        quarters = 4 * done // self.total
-        if self.live:
-            full = 30 * done // self.total
-            bar = "#" * full + "-" * (30 - full)
-            end = "\n" if done == self.total else ""
-            print(f"\r  {self.what:<8} [{bar}] {done:>5} of {self.total}", end=end, flush=True)
-        elif quarters > self.shown:
-            print(f"  {self.what:<8} {done:>5} of {self.total}", flush=True)
-        self.shown = quarters
-
-
-async def add_everything(queue: Queue) -> Counter[str]:
-    """The mixed load; answers how many jobs of each name were accepted."""
-    added: Counter[str] = Counter()
-    for number in range(20):
-        await queue.add("charge-card", {"fails": number % 3}, attempts=5, backoff=50)
-        await queue.add("reminder", {"number": number}, delay_ms=300 + 60 * number)
-        added.update(("charge-card", "reminder"))
-    async with asyncio.TaskGroup() as group:  # adds of one moment share one write
-        for number in range(200):
-            group.create_task(queue.add("welcome-mail", {"user": number}))
-            added["welcome-mail"] += 1
-    for number in range(3):
-        await queue.add("sync-crm", {"customer": number}, attempts=3)
-        await queue.add("import-csv", {"file": f"{number}.csv"})
-        added.update(("sync-crm", "import-csv"))
-    for _ in range(3):  # three times the same id: one job
-        await queue.add_unique("invoice", {"order": 7}, job_id="invoice:7")
-    added["invoice"] += 1
-    await queue.add("heartbeat", None, repeat=RepeatPattern.every(100), limit=5)
-    added["heartbeat"] += 5  # by the worker, one every 100 ms
-    await queue.add("newsletter", None, delay_ms=3_600_000, job_id="newsletter:1")
-    assert await queue.cancel_delayed("newsletter:1")
+async def produce(queue: Queue, seconds: float, progress: Progress) -> int:
+    """Waves of jobs; answers how many."""
+    await queue.add("heartbeat", None, repeat=RepeatPattern.every(1_000), limit=int(seconds))
+    bar = progress.add_task("adding and running", total=seconds, jobs="")
+    added, begin = 0, time.monotonic()
+    while (passed := time.monotonic() - begin) < seconds:
+        wave = 1 + math.sin(passed / seconds * 4 * math.pi)
+        jobs = [
+            {"name": "thumbnail", "data": {"image": added + number}}
+            for number in range(int(60 * wave) + 10)
+        ]
+        jobs += [{"name": "welcome-mail", "data": {"user": added + n}} for n in range(15)]
+        jobs += [
+            {"name": "charge-card", "data": {"order": added + n}, "attempts": 4, "backoff": 200}
+            for n in range(5)
+        ]
+        jobs.append({"name": "reminder", "data": {"user": added}, "delay_ms": 1_500})
+        if added % 3 == 0:
+            jobs.append({"name": "import-csv", "data": {"file": f"{added}.csv"}})
+            jobs.append({"name": "sync-crm", "data": {"customer": added}, "attempts": 2,
+                         "backoff": 100})  # fmt: skip
+        added += len(await queue.add_bulk(jobs))
+        progress.update(bar, completed=passed, jobs=f"{added:,} jobs")
+        await asyncio.sleep(TURN_S)
+    progress.update(bar, completed=seconds)
     return added
 
 
-async def watch(tally: Tally, bar: Bar) -> None:
-    """Follow the worker until everything that can succeed has."""
-    while not tally.everything.is_set():
-        bar.show(tally.completed.total())
-        try:
-            await asyncio.wait_for(tally.everything.wait(), 0.02)
-        except TimeoutError:
-            pass
-    bar.show(bar.total)
-
-
-def table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Words to the left, numbers to the right."""
-    widths = [max(len(str(row[at])) for row in (head, *rows)) for at in range(len(head))]
-    numeric = [isinstance(cell, int) for cell in rows[0]]
-    print(f"\n{title}")
-    for row in (head, *rows):
-        aligned = [
-            str(cell).rjust(width) if number else str(cell).ljust(width)
-            for cell, width, number in zip(row, widths, numeric, strict=True)
-        ]
-        print("  " + "  ".join(aligned).rstrip())
-
-
-async def demo(url: str) -> None:
-    name = f"demo-{uuid.uuid4().hex[:6]}"
-    async with Queue(name, redis_url=url) as queue:
-        print("\nAdding jobs of eight names (one thrice with one id, one cancelled, one scheduled)")
-        added = await add_everything(queue)
-        begin = time.perf_counter()
-        bar = Bar("added", BULK)
-        for at in range(0, BULK, 500):
-            jobs = [{"name": "thumbnail", "data": {"image": at + n}} for n in range(500)]
-            await queue.add_bulk(jobs)
-            bar.show(at + 500)
-        add_rate = BULK / (time.perf_counter() - begin)
-        added["thumbnail"] = BULK
-
-        doomed = added["sync-crm"] + added["import-csv"]
-        tally = Tally(added.total() - doomed)
-        shop = Shop(tally)
-        worker = Worker(name, shop.handle, redis_url=url, concurrency=50)
-        print("\nRunning a worker, 50 jobs at a time")
-        begin = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
+async def live(url: str, seconds: float) -> Counter[str]:
+    shop = Shop()
+    worker = Worker(QUEUE, shop.handle, redis_url=url, concurrency=30)
+    columns = ("{task.description}", "{task.fields[jobs]}")
+    with Progress(
+        TextColumn(columns[0]), BarColumn(), TextColumn(columns[1]), TimeRemainingColumn(),
+        console=Console(stderr=True),
+    ) as progress:  # fmt: skip
+        async with Queue(QUEUE, redis_url=url) as queue, asyncio.TaskGroup() as group:
             group.create_task(worker.run())
-            await watch(tally, Bar("done", tally.expected))
-            dead = await buried(queue, doomed)
-            report(added, tally, dead)
-            run_rate = BULK / (tally.last_at["thumbnail"] - begin)
-            print(f"\n{add_rate:,.0f} jobs a second added in bulk, {run_rate:,.0f} a second run")
-            print("(here and now, events and retries on; `make bench-quick` measures properly)")
-
-            print("\nThe cause is repaired: replaying the dead letters")
-            shop.repaired = True
-            tally.expected += doomed
-            tally.everything.clear()
-            print(f"  {await queue.replay_dlq()} jobs back in the queue", flush=True)
-            await watch(tally, Bar("done", tally.expected))
+            await produce(queue, seconds, progress)
+            await drained(queue)
             await worker.close()
-        left = await queue.peek_dlq()
-        print(f"  {len(left)} dead letters left, {tally.completed.total()} jobs completed in all")
+    return shop.ran
 
 
-async def buried(queue: Queue, count: int) -> list[dict[str, object]]:
-    """The dead letters, once all that must fail have done so."""
+async def drained(queue: Queue) -> None:
     while True:
-        dead = await queue.peek_dlq(100)
-        if len(dead) >= count:
-            return dead
-        await asyncio.sleep(0.05)
+        counts = await queue.counts()
+        if not (counts.waiting or counts.running or counts.delayed):
+            return
+        await asyncio.sleep(TURN_S)
 
 
-def report(added: Counter[str], tally: Tally, dead: list[dict[str, object]]) -> None:
-    graves = Counter(str(entry["name"]) for entry in dead)
-    table(
-        "What became of them",
-        ("name", "added", "completed", "runs", "retried", "buried"),
-        [
-            (n, added[n], tally.completed[n], tally.runs[n], tally.retried[n], graves[n])
-            for n in ORDER
-        ],
-    )
-    table(
-        "Dead letters (Queue.peek_dlq)",
-        ("name", "reason", "runs", "error"),
-        [(e["name"], e["reason"], e["attempt"], f"{e['error_type']}: {e['error']}") for e in dead],
-    )
+async def run_again(url: str) -> Counter[str]:
+    """The cause is repaired; what was brought back runs."""
+    shop = Shop()
+    shop.repaired = True
+    await Worker(QUEUE, shop.handle, redis_url=url, burst=True).run()
+    return shop.ran
+
+
+def spark(*words: str) -> None:
+    """A command as people type it; all of them share this process, and so one Spark."""
+    print(f"\n$ chasqui spark {' '.join(words)}\n", flush=True)
+    code = chasqui(["spark", *words])
+    if code:
+        sys.exit(code)
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long jobs are added")
+    parser.add_argument("--out", type=Path, default=Path(".cache/demo"), help="lake and report")
+    given = parser.parse_args()
     begin = time.monotonic()
-    print("ChasquiMQ for Python: a demonstration of the job path")
+    report = given.out / "report.html"
+    shutil.rmtree(given.out, ignore_errors=True)
+    given.out.mkdir(parents=True)
+    print("ChasquiMQ for Python: half a minute of jobs, and what Spark makes of it")
     with redis_url() as url:
-        asyncio.run(demo(url))
-    print(f"\nDone in {time.monotonic() - begin:.1f} s.\n\n{NEXT}", end="")
+        os.environ["CHASQUI_REDIS_URL"] = url
+        os.environ["CHASQUI_LAKE"] = str(given.out / "lake")
+        ran = asyncio.run(live(url, given.seconds))
+        print(f"{ran.total():,} runs of handlers, of {len(ran)} names")
+        spark("run", QUEUE, "--available-now", "--out", str(report))
+        spark("rollup", "--total", "--sort", "failure_rate")
+        spark("triage", QUEUE)
+        spark("replay", QUEUE, "--all", "--yes")
+        again = asyncio.run(run_again(url))
+        print(f"\nrepaired, and run again: {again.total():,} jobs")
+    print(
+        f"\nDone in {time.monotonic() - begin:.0f} s. The report: {report.absolute()}\n\n{NEXT}",
+        end="",
+    )
 
 
 if __name__ == "__main__":
