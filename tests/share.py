@@ -3,7 +3,7 @@
 1. The tests of a file stay together: one process runs them, in their order.
 2. So do all tests of the folders in `ONE_BY_ONE`. They measure leases of half a second in real
    processes, or load a machine as much as they can: two of them at once would disturb each other.
-3. So do those of `TOGETHER`: all of them share one thing that takes seconds to start, a JVM.
+3. So do those of each folder in `TOGETHER`: they share a thing that takes seconds to start, a JVM.
 4. Folders whose tests take long come first, so that in the end no process waits for another.
 5. Who measures leases goes before: a process that runs anything else, and what it starts, is nice
    to the others. Most tests wait most of the time and are none the slower.
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 MEASURES = "tests/chaos"
 ONE_BY_ONE = (MEASURES, "tests/soak")
-TOGETHER = "tests/spark"
+TOGETHER = ("tests/spark", "tests/pipelines")
 LONG = tuple(
     f"tests/{one}"
     for one in (
+        "pipelines",
         "spark",
         "browser",
         "interop",
@@ -44,8 +45,9 @@ NICE = 10
 
 def share_of(nodeid: str) -> str:
     """What a test goes with: its file, its folder, or the folders that run one by one."""
-    if _is_in(nodeid, TOGETHER):
-        return TOGETHER
+    for folder in TOGETHER:
+        if _is_in(nodeid, folder):
+            return folder
     return "one by one" if _is_in(nodeid, *ONE_BY_ONE) else nodeid.partition("::")[0]
 
 

@@ -18,9 +18,9 @@ from chasquimq import wire
 from chasquimq.spark.lake.table import read
 from chasquimq.wire import Keys
 from tests.cli.kit import COMMAND, Chasqui, Ended
+from tests.pipelines.test_lake import ids, placed
+from tests.pipelines.told import Told, at
 from tests.servers import DIALECTS, DialectServer, Servers
-from tests.spark.test_lake import ids, placed
-from tests.spark.told import Told, at
 from tests.spark_redis.events import Events
 
 Call = Callable[..., Ended]

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from chasquimq.errors import ConfigError
 from chasquimq.spark.pipelines import compare, depth, heat, names, punctuality, rollup
 from chasquimq.spark.pipelines.window import COUNTS
+from tests.pipelines.told import Told, at, shown
 from tests.servers import DialectServer
-from tests.spark.told import Told, at, shown
 from tests.spark_redis.events import Events
 
 MINUTE_MS = 60_000

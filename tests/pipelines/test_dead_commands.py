@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from chasquimq import wire
 from tests.cli.kit import Chasqui, Ended
+from tests.pipelines.dying import Deaths
 from tests.servers import DIALECTS, DialectServer, Servers
-from tests.spark.dying import Deaths
 
 CANARY = "c4nary"
 Call = Callable[..., Ended]

@@ -25,9 +25,9 @@ from chasquimq.spark.act.choice import Choice, choose
 from chasquimq.spark.act.dead import carry_out
 from chasquimq.spark.act.task import Act, Order, acting
 from chasquimq.spark.secret import Where
+from tests.pipelines.dying import Deaths
 from tests.servers import DialectServer, Servers
-from tests.spark.conftest import NATIVE, PORTABLE
-from tests.spark.dying import Deaths
+from tests.spark.session import NATIVE, PORTABLE
 
 Read = Callable[[], DataFrame]
 

@@ -15,8 +15,8 @@ from chasquimq.errors import ConfigError
 from chasquimq.spark.lake.keep import keep
 from chasquimq.spark.lake.table import read
 from chasquimq.spark.pipelines import lifecycle, runs
+from tests.pipelines.told import Told, at, shown
 from tests.servers import DialectServer
-from tests.spark.told import Told, at, shown
 
 
 def by_attempt(frame: DataFrame, job: str) -> dict[int, Any]:

@@ -14,9 +14,9 @@ from chasquimq.errors import ConfigError
 from chasquimq.spark.act import replay
 from chasquimq.spark.pipelines.cluster import SCHEMA, clustered, triage
 from chasquimq.spark.pipelines.mask import masked
+from tests.pipelines.dying import Deaths
 from tests.servers import DialectServer, Servers
-from tests.spark.conftest import NATIVE, PORTABLE
-from tests.spark.dying import Deaths
+from tests.spark.session import NATIVE, PORTABLE
 
 CANARY = "c4nary"
 Read = Callable[..., DataFrame]
