@@ -84,11 +84,11 @@ def _read(pid: int, name: str) -> bytes:
 class Cluster:
     """The driver, and all that it starts."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, program: str = "tests.spark.cluster") -> None:
         self._errors = home / "stderr"
         with self._errors.open("wb") as errors:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.cluster", str(home)],
+                [sys.executable, "-m", program, str(home)],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -113,13 +113,20 @@ class Cluster:
         assert self._child.stdin is not None and self._child.stdout is not None
         try:
             self._child.stdin.close()
-            assert self._child.wait(PATIENCE_S) == 0
+            assert self._child.wait(PATIENCE_S) in (0, -signal.SIGKILL)
             eventually(lambda: not self.family.left(), or_say=self.family.left)
         finally:
             self._child.stdout.close()
             for pid in self.family.left():
                 os.kill(pid, signal.SIGKILL)
             self._child.wait()
+
+    def kill(self) -> None:
+        """The driver alone; what it has started ends by itself."""
+        self.family.look()
+        self._child.kill()
+        self._child.wait()
+        eventually(lambda: not self.family.left(), PATIENCE_S, or_say=self.family.left)
 
     def order(self, **order: Any) -> None:
         assert self._child.stdin is not None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import threading
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,24 @@ from typing import Any
 import msgspec
 import pytest
 import redis
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql import SparkSession
 
 from chasquimq import BackoffSpec, ConfigError, Job, Queue, Router, UnrecoverableError, Worker, wire
-from chasquimq.errors import StoreUnavailableError
+from chasquimq.errors import AccessError, StoreUnavailableError
+from chasquimq.server import Server
+from chasquimq.spark.secret import Where
+from chasquimq.spark.task import group
 from chasquimq.spark.task.group import stop_key
-from chasquimq.spark.work import SparkWorker
+from chasquimq.spark.task.ledger import SCHEMA
+from chasquimq.spark.work import Orders, SparkWorker, run_task
 from tests.chaos.kit.wait import eventually
-from tests.servers import DIALECTS, DialectServer, Servers
+from tests.servers import DIALECTS, DialectServer, Servers, binary_for
 
 HERE = "tests.spark.test_work"
 LATER = BackoffSpec.fixed(3_600_000, jitter_ms=0)
 PATIENCE_S = 60.0
+PASSWORD = "c4nary-word"  # not a secret
 
 
 # -- handlers, as executors import them ------------------------------------------------------------
@@ -45,6 +51,10 @@ def handle(job: Job) -> Any:
 
 async def handle_soon(job: Job) -> Any:
     return await asyncio.to_thread(handle, job)
+
+
+def quietly(job: Job) -> None:
+    pass
 
 
 router = Router({"good": handle})
@@ -253,26 +263,59 @@ def test_a_queue_is_shared_with_a_worker_outside(spark: SparkSession, place: Pla
     assert place.client.xlen(place.keys.stream) == 0
 
 
-def test_it_can_be_stopped_and_gives_back_what_it_did_not_start(
+def test_it_can_be_stopped_and_gives_back_what_did_not_end(
     spark: SparkSession, native: Place
 ) -> None:
-    native.add(["slow"] * 6)
-    work, rows = native.work(drain_ms=60_000), []
+    ids = native.add(["slow"] * 6)
+    work = native.work(drain_ms=100)
+    rows: list[Any] = []
     running = threading.Thread(target=lambda: rows.extend(work.run(spark).collect()))
     running.start()
     eventually(lambda: len(native.seen()) == 2, PATIENCE_S)
     with pytest.raises(ConfigError, match="runs already"):
         work.run(spark)
     work.stop()
-    [key] = eventually(lambda: native.client.keys("*spark-work:*:stop"))
-    consumers = lambda: native.client.xinfo_consumers(native.keys.stream, "default")  # noqa: E731
-    # A worker that stops asks for no more: from then on it is heard of only by its leases.
-    eventually(lambda: all(one["idle"] > 1_000 for one in consumers()), PATIENCE_S)
-    native.go()
     running.join(PATIENCE_S)
-    assert [row.outcome for row in rows] == ["completed"] * 2
-    assert native.client.xlen(native.keys.stream) == 4 and native.pending() == 0
-    assert not native.client.exists(key), "the next run is not stopped"
+    native.go()  # for threads that still wait: a plain function cannot be cancelled
+    assert [(row.outcome, row.attempt) for row in rows] == [("given_back", 1)] * 2
+    assert native.ids(native.keys.stream) == sorted(ids) and native.pending() == 0
+    assert not native.client.keys(f"*{native.queue}*spark-work*"), "the next run is not stopped"
+
+
+def test_a_copy_of_a_task_runs_nothing_while_the_task_lives(
+    spark: SparkSession, place: Place
+) -> None:
+    """Speculation makes copies of tasks that take long, and ends the slower of the two."""
+    place.add(["slow", "good"])
+    options = place.work()._options
+    orders = Orders(uuid.uuid4().hex[:12], place.queue, handle, Where(url=place.url), options)
+    answers: dict[int, list[Any]] = {}
+
+    def attempt(number: int) -> None:
+        def work(batches: Any) -> Any:
+            for _ in batches:
+                pass
+            task = TaskContext.get()
+            assert task is not None
+            task._attemptNumber = number
+            group.COPY_S = 0.0
+            yield from run_task(orders)
+
+        rows = spark.range(0, 1, 1, 1).mapInArrow(work, SCHEMA)
+        answers[number] = rows.collect()
+
+    both = [threading.Thread(target=attempt, args=[number]) for number in (0, 1)]
+    both[0].start()
+    eventually(lambda: place.seen() == [[0, "slow", 0]], PATIENCE_S)
+    both[1].start()
+    clients = place.client.client_list
+    eventually(lambda: "xinfo|consumers" in [one["cmd"] for one in clients()], PATIENCE_S)
+    assert 1 not in answers and len(place.seen()) == 1
+    place.go()
+    for thread in both:
+        thread.join(PATIENCE_S)
+    assert [row.outcome for row in answers[0]] == ["completed"] * 2
+    assert answers[1] == [] and len(place.seen()) == 2
 
 
 # -- what is refused -------------------------------------------------------------------------------
@@ -350,14 +393,23 @@ def test_a_server_that_is_away_is_said_before_spark_starts() -> None:
 
 
 def test_a_password_is_in_no_plan_and_no_message(
-    spark: SparkSession, servers: Servers, queue_name: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, queue_name: str, tmp_path: Path
 ) -> None:
-    """The address is the one that tests' executors have; here the driver knows it with a user."""
-    native = Place(servers.shared(DIALECTS[0]), queue_name)
-    native.add(["bad"])
-    rows = SparkWorker(queue_name, handle, url_env="REDIS_URL", tasks=1, backoff=LATER).run(spark)
-    plan = rows._jdf.queryExecution().toString()
-    assert os.environ["REDIS_URL"] not in plan and native.url not in plan
+    secret = tmp_path / "secret"
+    work = SparkWorker(queue_name, quietly, secret_file=str(secret), tasks=1, backoff=LATER)
+    with Server(binary_for(DIALECTS[0]), password=PASSWORD) as server:
+        with redis.Redis.from_url(server.url) as client:
+            client.xadd(wire.Keys(queue_name).stream, {"d": b"\xc1"})
+        secret.write_text(server.url)
+        rows = work.run(spark)
+        assert [row.outcome for row in rows.collect()] == ["buried"]
+        secret.write_text(f"redis://:wr0ng-canary@127.0.0.1:{server.port}")  # not a secret
+        with pytest.raises(AccessError) as refused:
+            work.run(spark)
+    told = [rows._jdf.queryExecution().toString(), str(refused.value), repr(work._where)]
+    told.append(str(cloudpickle.dumps(work)))
+    for text in told:
+        assert "canary" not in text and PASSWORD not in text
 
 
 def test_a_stop_has_a_key_of_its_own() -> None:

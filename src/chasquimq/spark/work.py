@@ -43,7 +43,7 @@ Handlers = Handler | Mapping[str, Handler | Route] | Router | str
 Batches = Iterator[pa.RecordBatch]
 
 MOST_TASKS = 100_000
-PATIENCE_S = 5.0  # the driver's, with a server that is away
+PATIENCE_S = 2.0  # the driver's, with a server that is away
 STOP_MS = 86_400_000  # how long a stop is remembered, should its driver die
 
 
