@@ -124,6 +124,12 @@ class SparkWorker:
         # Whatever a Worker refuses is refused here, not by an executor an hour later.
         Worker(queue, _nothing if isinstance(handler, str) else handler, **self._options)
 
+    def check(self) -> None:
+        """Raise, if the server cannot be reached from here, or does not let us in. `run` does it
+        first."""
+        with self._client() as client:
+            client.ask("PING")
+
     def run(self, spark: SparkSession, out: str | None = None) -> DataFrame:
         """Run jobs until all tasks have ended; one row per run of a handler.
 
@@ -132,9 +138,8 @@ class SparkWorker:
         """
         if self._running is not None:
             raise ConfigError("it runs already; a second SparkWorker may run beside it")
+        self.check()
         run_id = uuid.uuid4().hex[:12]
-        with self._client() as client:
-            client.ask("PING")
         orders = Orders(run_id, self._queue, self._handler, self._where, self._options)
         self._running = run_id
         try:
@@ -144,13 +149,16 @@ class SparkWorker:
             with self._client() as client:
                 client.ask("UNLINK", stop_key(self._queue, run_id))
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
         """Ask the tasks to stop, from another thread: each lets its handlers end, for `drain_ms` at
-        the most, gives back what it did not start, and `run` returns with the rows so far."""
-        if self._running is not None:
-            key = stop_key(self._queue, self._running)
-            with self._client() as client:
-                client.ask("SET", key, 1, "PX", STOP_MS)
+        the most, gives back what it did not start, and `run` returns with the rows so far. False:
+        it does not run."""
+        run_id = self._running
+        if run_id is None:
+            return False
+        with self._client() as client:
+            client.ask("SET", stop_key(self._queue, run_id), 1, "PX", STOP_MS)
+        return True
 
     def _client(self) -> Client:
         return Client(self._where.address(), patience_s=PATIENCE_S)

@@ -20,6 +20,7 @@ from chasquimq.cli.spark import (
     rollup,
     run,
     triage,
+    work,
 )
 
 spark = typer.Typer(
@@ -45,3 +46,4 @@ spark.command(epilog=replay.EXAMPLES)(replay.replay)
 spark.command(epilog=purge.EXAMPLES)(purge.purge)
 spark.command(epilog=report.EXAMPLES)(report.report)
 spark.command(epilog=run.EXAMPLES)(run.run)
+spark.command(epilog=work.EXAMPLES)(work.work)

@@ -66,10 +66,15 @@ def where(redis_url: str | None, secret_file: str | None, master: str | None) ->
     return {"urlEnv": URL_VARIABLE}
 
 
-def start(name: str, master: str | None = None) -> SparkSession:
-    """The session: the one that spark-submit made, or a quiet one of our own."""
+def need_spark() -> None:
+    """For commands that import it before they start it."""
     if find_spec("pyspark") is None:
         raise ConfigError("Spark is not installed here: pip install 'chasquimq-py[spark]'")
+
+
+def start(name: str, master: str | None = None) -> SparkSession:
+    """The session: the one that spark-submit made, or a quiet one of our own."""
+    need_spark()
     from pyspark.sql import SparkSession
 
     from chasquimq.spark.session import session
