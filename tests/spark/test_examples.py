@@ -49,6 +49,14 @@ PRINTS = {
         r"with surveys: 300 jobs",
         r"from the start, without a checkpoint: 300 jobs",
     ],
+    "05_handlers_on_executors.py": [
+        r"\|flaky\|1 +\|retried +\|nobody answers +\|1 +\|",
+        r"\|flaky\|2 +\|completed\|NULL +\|1 +\|",
+        r"\|prime\|1 +\|buried +\|-1 is not a natural number\|1 +\|",
+        r"\|prime\|1 +\|completed\|NULL +\|500 +\|",
+        r"tasks that had work: \[0(, 1)?\]|tasks that had work: \[1\]",
+        r"95 of them are prime; 1 job is dead",
+    ],
     "06_triage_and_replay.py": [
         r"180 TimeoutError: <ip> did not answer within <n> s",
         r"90 LookupError: user <n> is gone",

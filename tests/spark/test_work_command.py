@@ -84,6 +84,7 @@ def test_a_password_on_the_command_line_is_handed_on_by_name(work: Command) -> N
         ([], f"{HERE}:handel", 2, "has no 'handel'; did you mean 'handle'?"),
         ([], f"{HERE}:worker", 2, "is a Worker; name the handler itself"),
         ([], "handle", 2, "write it as package.module:name"),
+        (["--py-file", "none.zip"], f"{HERE}:handle", 2, "there is no file 'none.zip'"),
         (["--time-slice", "soon"], f"{HERE}:handle", 2, "--time-slice: 'soon' is no duration"),
         (["--redis-url", "redis://127.0.0.1:1"], f"{HERE}:handle", 3, "cannot reach Redis"),
     ],

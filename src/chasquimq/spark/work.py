@@ -16,7 +16,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -191,7 +190,9 @@ def _rows(spark: SparkSession, orders: Orders, tasks: int | None) -> DataFrame:
     numbers = spark.range(MOST_TASKS) if tasks is None else spark.range(0, tasks, 1, tasks)
     try:
         return numbers.mapInArrow(work, SCHEMA)
-    except (PicklingError, TypeError, AttributeError) as error:
+    except Exception as error:
+        if "PicklingError" not in type(error).__name__:
+            raise
         raise ConfigError(
             f"the handler cannot be sent to the executors ({error}); give it by name, as in "
             "'app.tasks:handle', and it is imported there"

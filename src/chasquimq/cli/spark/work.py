@@ -28,7 +28,7 @@ from chasquimq.cli.spark.start import (
     start,
     where,
 )
-from chasquimq.errors import ChasquiError, StoreError
+from chasquimq.errors import ChasquiError, ConfigError, StoreError
 from chasquimq.text import discreet
 from chasquimq.wire import Keys
 
@@ -141,13 +141,14 @@ def work(
         store_results=results,
         group=group,
     )
+    files = [_found(path) for path in py_file or ()]
     if is_local(master):
         _look_at(target)
     worker.check()  # before Spark starts, which takes a while
     screen = Screen(as_json=as_json)
     with _in_our_words():
         spark = start(f"work {queue}", master)
-        for path in py_file or ():
+        for path in files:
             spark.sparkContext.addPyFile(path)
         stop = Stop(worker, spark)
         with stop.heard(), _bar(queue, said):
@@ -165,6 +166,15 @@ def _ms(text: str | None, option: str) -> int | None:
 
 def _width(screen: Screen) -> int | None:
     return screen.console.width if screen.is_terminal else None
+
+
+def _found(path: str) -> str:
+    """As Spark finds it, which may run in another folder."""
+    if "://" in path:
+        return path
+    if not os.path.isfile(path):
+        raise ConfigError(f"--py-file: there is no file {path!r:.200}")
+    return os.path.abspath(path)
 
 
 def _look_at(target: str) -> None:
@@ -282,5 +292,6 @@ def _ours(text: str) -> ChasquiError:
         kind = getattr(errors, name, ChasquiError)
         if isinstance(kind, type) and issubclass(kind, ChasquiError):
             return kind(discreet(words))
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return ChasquiError(f"Spark failed: {discreet(lines[0]) if lines else 'it did not say why'}")
+    lines = [line.strip(": ") for line in text.splitlines() if line.strip(": ")]
+    useful = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return ChasquiError(f"Spark failed: {discreet(useful[0]) if useful else 'it said no more'}")

@@ -1,8 +1,8 @@
 """Run a Worker inside a task until it ends, and hand on its rows meanwhile.
 
-The event loop runs in slices: until there are enough rows, then not at all while Spark takes them,
-which is short. So a task holds a page of rows, however many jobs it runs. Leases are renewed from
-a thread of their own in any case.
+The Worker has an event loop in a thread of its own, and the task's thread waits for rows. A few
+pages may wait in between, and then the Worker waits: so a task holds few rows, however many jobs it
+runs. Leases are renewed from yet another thread in any case.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from queue import Queue
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -23,6 +24,7 @@ from chasquimq.spark.task.ledger import Ledger
 log = logging.getLogger(__name__)
 
 LISTEN_S = 1.0
+PAGES = 4
 
 
 class Running(Protocol):
@@ -34,35 +36,32 @@ class Running(Protocol):
 
 
 def drive(worker: Running, ledger: Ledger) -> Iterator[pa.RecordBatch]:
-    with asyncio.Runner() as runner:
-        running = runner.run(_begin(worker))
+    pages: Queue[pa.RecordBatch | None] = Queue(PAGES)
+    failures: list[BaseException] = []
+    ledger.hand_on = pages.put
+
+    def run() -> None:
         try:
-            while not running.done():
-                runner.run(_page(running, ledger))
-                yield from _rows(ledger)
-        finally:
-            # Spark takes no more rows: the query was cancelled.
-            if not running.done():
-                worker.stop()
-                runner.run(asyncio.wait([running]))
-        running.result()
+            asyncio.run(worker.run())
+            ledger.close()
+        except BaseException as error:
+            failures.append(error)
+        pages.put(None)
 
-
-async def _begin(worker: Running) -> asyncio.Task[None]:
-    return asyncio.create_task(worker.run(), name="chasqui-burst")
-
-
-async def _page(running: asyncio.Task[None], ledger: Ledger) -> None:
-    """Until there are enough rows, or no more will come."""
-    full = asyncio.create_task(ledger.full.wait())
-    await asyncio.wait([running, full], return_when=asyncio.FIRST_COMPLETED)
-    full.cancel()
-
-
-def _rows(ledger: Ledger) -> Iterator[pa.RecordBatch]:
-    rows = ledger.take()
-    if rows is not None:
-        yield rows
+    running = threading.Thread(target=run, name="chasqui-burst", daemon=True)
+    running.start()
+    try:
+        while (page := pages.get()) is not None:
+            yield page
+    except GeneratorExit:  # Spark takes no more rows: the query was cancelled
+        worker.stop()
+        while pages.get() is not None:
+            pass
+        raise
+    finally:
+        running.join()
+    if failures:
+        raise failures[0]
 
 
 class Ear:

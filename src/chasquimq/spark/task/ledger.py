@@ -12,9 +12,9 @@ and its sink, which hears of jobs that were buried without one.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -81,7 +81,7 @@ class Ledger:
     """Of one Worker. Belongs to its event loop."""
 
     def __init__(self, run_id: str, queue: str, task: int, consumer: str) -> None:
-        self.full = asyncio.Event()
+        self.hand_on: Callable[[pa.RecordBatch], None] = _drop
         self._run_id = run_id
         self._queue = queue
         self._task = task
@@ -89,17 +89,15 @@ class Ledger:
         self._rows: list[Row] = []
         self._buried: Counter[tuple[str, int, str]] = Counter()  # by runs that were told
 
-    def take(self) -> pa.RecordBatch | None:
-        """What was written since it was last asked."""
+    def close(self) -> None:
+        """Hand on what is left."""
         rows, self._rows = self._rows, []
-        self.full.clear()
-        if not rows:
-            return None
-        columns = zip(*rows, strict=True)
-        arrays = [
-            pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+        if rows:
+            columns = zip(*rows, strict=True)
+            arrays = [
+                pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)
+            ]
+            self.hand_on(pa.RecordBatch.from_arrays(arrays, schema=_ARROW))
 
     # -- what a Worker calls -----------------------------------------------------------------------
 
@@ -141,7 +139,7 @@ class Ledger:
         head, tail = (self._run_id, self._queue), (kind, text, self._task, self._consumer)
         self._rows.append((*head, *run, *tail))
         if len(self._rows) >= BATCH:
-            self.full.set()
+            self.close()
 
 
 class Line:
@@ -182,6 +180,10 @@ class Line:
         duration_us = (time.perf_counter_ns() - self._began) // 1_000
         about = (run.job_id, run.name, run.attempt, outcome, reason, self._started_us)
         self._ledger.write(*about, duration_us, error)
+
+
+def _drop(rows: pa.RecordBatch) -> None:
+    """Where nobody takes them."""
 
 
 def _words(error: BaseException) -> str:
