@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from chasquimq import BackoffSpec, ConfigError, Job, Queue, Router, UnrecoverableError, Worker, wire
 from chasquimq.spark.secret import Where
-from chasquimq.spark.task import group
+from chasquimq.spark.task import group, ledger
+from chasquimq.spark.task.burst import drive
 from chasquimq.spark.task.ledger import SCHEMA
 from chasquimq.spark.work import Orders, SparkWorker, run_task
 from tests.chaos.kit.wait import eventually
@@ -312,3 +313,22 @@ def test_a_copy_of_a_task_runs_nothing_while_the_task_lives(
         thread.join(PATIENCE_S)
     assert [row.outcome for row in answers[0]] == ["completed"] * 2
     assert answers[1] == [] and len(place.seen()) == 2
+
+
+def test_a_worker_whose_rows_nobody_takes_stops_and_gives_back(
+    native: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a query is cancelled and Spark closes the task's rows."""
+    monkeypatch.setattr(ledger, "BATCH", 1)
+    native.add(["good"] * 20)
+    rows = ledger.Ledger("r", native.queue, 0, "spark-r-0")
+    door = Worker(
+        native.queue, handle, redis_url=native.url, concurrency=1, burst=True, tracing=rows
+    )
+    pages = drive(door, rows)
+    assert [row["outcome"] for row in next(pages).to_pylist()] == ["completed"]
+    pages.close()
+    left = native.client.xlen(native.keys.stream)
+    assert door.is_closed and native.pending() == 0
+    assert 0 < left == 20 - len(native.seen())
+    assert "chasqui-burst" not in [one.name for one in threading.enumerate()]

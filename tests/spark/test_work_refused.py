@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from chasquimq import ConfigError, Job, wire
 from chasquimq.errors import AccessError, StoreUnavailableError
 from chasquimq.server import Server
+from chasquimq.spark.task.target import load
 from chasquimq.spark.work import SparkWorker
 from tests.servers import DIALECTS, Servers, binary_for
 from tests.spark.test_work import HERE, LATER, Place, handle, quietly
@@ -67,17 +68,21 @@ def test_a_handler_that_is_none_is_refused_by_the_driver(handler: Any, says: str
         (f"{HERE}:handel", "has no 'handel'; did you mean 'handle'?"),
         (f"{HERE}:worker", "is a Worker; name the handler itself"),
         (f"{HERE}:Place", "is a class; name the handler itself"),
+        (f"{HERE}:HERE", "must be a function, got str"),
         ("nowhere.tasks:handle", "there is no module 'nowhere' where tasks run"),
     ],
 )
-def test_a_name_that_leads_nowhere_is_said_by_the_task(
-    spark: SparkSession, native: Place, target: str, says: str
-) -> None:
+def test_a_name_that_leads_to_no_handler(target: str, says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(target)
+    assert says in str(refused.value)
+
+
+def test_it_is_said_by_the_task_and_nothing_is_taken(spark: SparkSession, native: Place) -> None:
     native.add(["good"])
-    with pytest.raises(Exception, match="CMQ-004") as failed:
-        native.work(target, tasks=1).run(spark)
-    assert says in str(failed.value)
-    assert native.client.xlen(native.keys.stream) == 1, "nothing was taken"
+    with pytest.raises(Exception, match=r"CMQ-004.* did you mean 'handle'"):
+        native.work(f"{HERE}:handel", tasks=1).run(spark)
+    assert native.client.xlen(native.keys.stream) == 1
 
 
 def test_a_handler_that_cannot_be_sent_is_refused(spark: SparkSession, native: Place) -> None:
