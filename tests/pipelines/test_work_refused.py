@@ -16,8 +16,8 @@ from chasquimq.errors import AccessError, StoreUnavailableError
 from chasquimq.server import Server
 from chasquimq.spark.task.target import load
 from chasquimq.spark.work import SparkWorker
+from tests.pipelines.test_work import HERE, LATER, Place, handle, quietly
 from tests.servers import DIALECTS, Servers, binary_for
-from tests.spark.test_work import HERE, LATER, Place, handle, quietly
 
 PASSWORD = "c4nary-word"  # not a secret
 

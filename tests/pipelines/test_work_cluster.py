@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from chasquimq import Queue, wire
 from chasquimq.spark.work import SparkWorker
 from tests.chaos.kit.wait import eventually
+from tests.pipelines.work_driver import handle
 from tests.servers import DIALECTS, DialectServer, Servers
 from tests.spark.test_cluster import PATIENCE_S, Cluster
-from tests.spark.work_driver import handle
 
 LEASE_MS = 2_000
 GOOD = 20
@@ -80,7 +80,7 @@ LAST_ROWS = [("held", 1, "buried", "retries_exhausted"), ("held", 2, "completed"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster"), "tests.spark.work_driver") as cluster:
+    with Cluster(tmp_path_factory.mktemp("cluster"), "tests.pipelines.work_driver") as cluster:
         yield cluster
 
 

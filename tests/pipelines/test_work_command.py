@@ -17,8 +17,8 @@ from chasquimq.cli import main
 from chasquimq.cli import render_spark_work as render
 from chasquimq.cli.screen import plain
 from tests.chaos.kit.wait import eventually
+from tests.pipelines.test_work import HERE, PATIENCE_S, Place
 from tests.servers import DIALECTS, Servers
-from tests.spark.test_work import HERE, PATIENCE_S, Place
 
 
 class Ended(NamedTuple):

@@ -25,7 +25,7 @@ from chasquimq.spark.work import Orders, SparkWorker, run_task
 from tests.chaos.kit.wait import eventually
 from tests.servers import DIALECTS, DialectServer, Servers
 
-HERE = "tests.spark.test_work"
+HERE = "tests.pipelines.test_work"
 LATER = BackoffSpec.fixed(3_600_000, jitter_ms=0)
 PATIENCE_S = 60.0
 
