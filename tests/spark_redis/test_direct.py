@@ -71,7 +71,8 @@ def test_the_run_says_what_came_of_it(writing: Writing, shelf: Shelf) -> None:
     before = int(shelf.client.time()[0]) * 1000
     writing.commit(*told)
     run = shelf.run(writing.run)
-    assert {*run} == {"state", "mode", "rows", "skipped", "created_ms", "finished_ms"}
+    told_of = {"state", "mode", "rows", "skipped", "created_ms", "finished_ms", "chunk_rows"}
+    assert {*run} == told_of
     assert (run["state"], run["rows"], run["skipped"]) == ("done", "60", "0")
     assert int(run["created_ms"]) <= int(run["finished_ms"])
     assert int(run["finished_ms"]) >= before
@@ -275,11 +276,26 @@ def test_a_run_id_with_other_partitions_is_noticed(writing: Writing) -> None:
         again.commit(told)
 
 
-def test_other_chunks_are_other_input(writing: Writing, shelf: Shelf) -> None:
+@pytest.mark.parametrize("other", [{"chunkRows": 20}, {"rowsPerSecond": 1e6}, {"maxStreamLen": 99}])
+def test_a_run_goes_on_in_the_chunks_it_was_begun_with(
+    writing: Writing, shelf: Shelf, other: dict[str, float]
+) -> None:
+    rows = numbered(range(95))
+    broken(writing, rows, 60)
+    assert 0 < len(shelf.numbers()) < 95
+    again = writing.again(**other)
+    again.commit(again.task(rows))
+    assert shelf.numbers() == list(range(95))
+
+
+def test_other_chunks_are_other_input(
+    dialect_server: DialectServer, queue_name: str, shelf: Shelf
+) -> None:
+    writing = Writing(dialect_server.url, queue_name, chunkBytes=1_000)
     broken(writing, numbered(range(95)), 60)
     came_in = shelf.numbers()
     with pytest.raises(InputChangedError):
-        writing.again(chunkRows=20).task(numbered(range(95)))
+        writing.again(chunkBytes=300).task(numbered(range(95)))
     assert shelf.numbers() == came_in
 
 

@@ -236,14 +236,14 @@ def test_calls_of_a_driver_that_was_thought_dead_are_harmless(write: Write, shel
     """It moves and ends a run that is done, forgotten, and has begun anew in another driver."""
     stage, run = write.stage(0, range(5)), write.run
     with Client(write.options.where.address(), SCRIPTS) as client:
-        moved = client.run("spark_move", [run.key, stage.key, shelf.keys.stream], [1_000, 0])
+        moved = client.run("spark_move", [run.key, stage.key, shelf.keys.stream], [1_000, 0, 0])
         assert (moved[0], shelf.payloads()) == (0, [])
         with pytest.raises(StoreError, match="has begun anew"):
             runs.finish(client, run, 60_000)
         assert shelf.state(run) == "open"
         keys = [run.key, run.manifest, stage.key]
         for _ in range(2):  # sent again, it finds its own manifest
-            assert client.run("spark_commit", keys, [1_000, 0, 60_000, 5])[0] == 1
+            assert client.run("spark_commit", keys, [1_000, 0, 60_000, 0, 5])[0] == 1
     write.commit(stage)
     assert shelf.payloads() == [0, 1, 2, 3, 4]
 

@@ -1,9 +1,12 @@
 -- Move the first chunk of a stage into its queue, if the run has a manifest.
 --
 -- With     part_spark_row
+-- With     part_spark_rate
 -- KEYS     1 run      2 stage      3 stream
 -- ARGV     1 the stream holds no more than this      2 about so many events are kept, 0: not told
--- Returns  {rows moved, -1 no room now; rows left in the stage; the stream's length}
+--          3 rows per second that the run may add, 0: no limit
+-- Returns  {rows moved, -1 no room now, -2 not yet; rows left in the stage; the stream's length;
+--           of -2 ms until its turn}
 
 local tag, length = string.sub(KEYS[3], 1, -7), redis.call('XLEN', KEYS[3])
 local first = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', 1)[1]
@@ -17,6 +20,8 @@ end
 if wanted > 0 and length + wanted > tonumber(ARGV[1]) then
   return {-1, redis.call('XLEN', KEYS[2]), length}
 end
+local wait = too_soon(KEYS[1], #rows, ARGV[3])
+if wait > 0 then return {-2, redis.call('XLEN', KEYS[2]), length, wait} end
 for _, row in ipairs(rows) do
   local field = row[2]
   added = added + add_row(tag, field[2], field[4] or '', field[6] or '', field[8] or '', ARGV[2])

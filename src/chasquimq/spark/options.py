@@ -92,6 +92,7 @@ class SinkOptions(Options, frozen=True):
     wait_timeout_ms: int = 600_000
     chunk_rows: int = 250
     chunk_bytes: int = 1_048_576
+    rows_per_second: float | None = None  # None: as fast as it goes
 
     def __post_init__(self) -> None:
         if self.commit_mode is not None:
@@ -107,6 +108,11 @@ class SinkOptions(Options, frozen=True):
         check_least("eventsMaxStreamLen", self.events_max_stream_len, 0)
         check_within("markerTtlMs", self.marker_ttl_ms, 1_000, MAX_MS)
         check_within("waitTimeoutMs", self.wait_timeout_ms, 0, MAX_MS)
+        if self.rows_per_second is not None and not 0.001 <= self.rows_per_second <= 1e9:
+            raise ConfigError(
+                f"rowsPerSecond must be from 0.001 to 1e9, got {self.rows_per_second:g}; leave it "
+                "out to write as fast as it goes"
+            )
         if self.commit_mode == "staged" and self.id_column is not None:
             raise ConfigError("idColumn needs no staging: leave out commitMode=staged")
         if self.run_id is not None:
@@ -156,6 +162,7 @@ SINK: dict[str, Reading] = {
     "waitTimeoutMs": said.whole,
     "chunkRows": said.whole,
     "chunkBytes": said.whole,
+    "rowsPerSecond": said.number,
 }
 _OF_PLACES = ("starting_offsets", "ending_offsets", "starting_timestamp", "ending_timestamp")
 

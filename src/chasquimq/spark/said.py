@@ -92,6 +92,12 @@ def whole(name: str, told: str) -> int:
     return int(told)
 
 
+def number(name: str, told: str) -> float:
+    if not re.fullmatch(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?\s*", told, re.ASCII | re.I):
+        raise ArgumentError(f"{name} is a number, got {told!r:.80}")
+    return float(told)
+
+
 def truth(name: str, told: str) -> bool:
     word = told.strip().lower()
     if word not in ("true", "false"):

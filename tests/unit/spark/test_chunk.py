@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chasquimq.spark.write.chunk import NARROW, WIDE, Chunk, chunks, digest, most_rows
+from chasquimq.spark.write.chunk import NARROW, WIDE, Chunk, chunks, digest, most_rows, rate
 from chasquimq.spark.write.rows import Rows
 from tests.spark_redis.writing import sink
 
@@ -97,3 +97,11 @@ def test_room_for_a_chunk_comes_before_the_queue_is_empty() -> None:
     assert most_rows(sink()) == 250
     assert most_rows(sink(maxStreamLen=400)) == 100
     assert most_rows(sink(maxStreamLen=3)) == 1
+
+
+def test_a_rate_makes_small_chunks() -> None:
+    """Half of what may come in at once, which is a quarter of a second's rows, at most 250."""
+    rates = {"0.5": 1, "5": 1, "16": 2, "400": 50, "1000": 125, "1e9": 125}
+    assert {text: most_rows(sink(rowsPerSecond=text)) for text in rates} == rates
+    assert most_rows(sink(rowsPerSecond=1_000, chunkRows=10)) == 10
+    assert (rate(sink(rowsPerSecond="2.5")), rate(sink())) == ("2.5", "0")

@@ -69,6 +69,9 @@ WRITTEN = [
     ("waitTimeoutMs", "0", "wait_timeout_ms", 0),
     ("chunkRows", "1000", "chunk_rows", 1_000),
     ("chunkBytes", "1", "chunk_bytes", 1),
+    ("rowsPerSecond", "5", "rows_per_second", 5.0),
+    ("rowsPerSecond", " .5 ", "rows_per_second", 0.5),
+    ("rowsPerSecond", "2.5e3", "rows_per_second", 2_500.0),
 ]
 REFUSED = [  # (option, text, what the message says)
     ("view", "job", "view must be one of jobs, pending, .*; got 'job'"),
@@ -121,6 +124,10 @@ NOT_WRITTEN = [
     ("waitTimeoutMs", "-1", "waitTimeoutMs must be from 0"),
     ("chunkRows", "1001", "chunkRows must be from 1 to 1000"),
     ("chunkBytes", "0", "chunkBytes must be from 1 to 16777216"),
+    ("rowsPerSecond", "0", "rowsPerSecond must be from 0.001 to 1e9, got 0; leave it out"),
+    ("rowsPerSecond", "-5", "rowsPerSecond must be from 0.001"),
+    ("rowsPerSecond", "nan", "rowsPerSecond is a number, got 'nan'"),
+    ("rowsPerSecond", "5/s", "rowsPerSecond is a number, got '5/s'"),
     ("maxDelayMs", "-1", "maxDelayMs must be from 0 to"),
     ("eventsMaxStreamLen", "-1", "eventsMaxStreamLen must be at least 0"),
 ]

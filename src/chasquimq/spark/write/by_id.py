@@ -19,7 +19,7 @@ from chasquimq.spark.options import SinkOptions
 from chasquimq.spark.write import close, ready
 from chasquimq.spark.write import run as runs
 from chasquimq.spark.write.check import layout
-from chasquimq.spark.write.chunk import Chunk, chunks, most_rows
+from chasquimq.spark.write.chunk import Chunk, chunks, most_rows, rate
 from chasquimq.spark.write.rows import Scribe
 from chasquimq.spark.write.run import Run
 from chasquimq.spark.write.send import Sender
@@ -42,7 +42,8 @@ class ById:
     ) -> WriterCommitMessage:
         options, run = self._options, self._run
         with Client(options.where.address(), SCRIPTS) as client:
-            ready.make_ready(client, options.queue, ready.needed(self._layout) | ready.BY_ID)
+            needed = ready.needed(self._layout, options) | ready.BY_ID
+            ready.make_ready(client, options.queue, needed)
             begun = runs.begin(client, run, "id", partition, options.marker_ttl_ms)
             if begun.state == runs.DONE:
                 return Written(partition, attempt)
@@ -57,8 +58,9 @@ class ById:
     def _call(self, chunk: Chunk) -> tuple[lua.Arg, ...]:
         options = self._options
         keys = (Keys(options.queue).stream, self._run.key)
-        args = (options.marker_ttl_ms, options.max_stream_len, options.events_max_stream_len)
-        return lua.call("spark_add_ids", keys, (*args, *chunk.args))
+        args: list[lua.Arg] = [options.marker_ttl_ms, options.max_stream_len]
+        args += (options.events_max_stream_len, rate(options))
+        return lua.call("spark_add_ids", keys, [*args, *chunk.args])
 
     def commit(self, messages: Messages) -> None:
         close.commit_ids(self._options, self._run, messages)

@@ -31,8 +31,19 @@ class Chunk(NamedTuple):
 
 
 def most_rows(options: SinkOptions) -> int:
-    """A chunk comes in as a whole, so room for one must come while workers still have jobs."""
-    return min(options.chunk_rows, max(1, options.max_stream_len // 4))
+    """A chunk comes in as a whole, so room for one must come while workers still have jobs; and at
+    a low rate a large one would be a flood, and then a long silence."""
+    most = min(options.chunk_rows, max(1, options.max_stream_len // 4))
+    if options.rows_per_second is not None:
+        # Half of what may come in at once (see lua/part_spark_rate.lua): one that is late by the
+        # time of a chunk is no slower for it.
+        most = min(most, max(1, int(min(options.rows_per_second, 1_000) / 8)))
+    return most
+
+
+def rate(options: SinkOptions) -> str:
+    """Rows per second, as scripts take it."""
+    return f"{options.rows_per_second or 0:.17g}"
 
 
 def chunks(

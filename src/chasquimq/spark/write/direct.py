@@ -21,7 +21,7 @@ from chasquimq.spark.options import SinkOptions
 from chasquimq.spark.write import close, ready
 from chasquimq.spark.write import run as runs
 from chasquimq.spark.write.check import layout
-from chasquimq.spark.write.chunk import DIGEST_BYTES, Chunk, chunks, most_rows
+from chasquimq.spark.write.chunk import DIGEST_BYTES, Chunk, chunks, most_rows, rate
 from chasquimq.spark.write.rows import Scribe
 from chasquimq.spark.write.run import Run
 from chasquimq.spark.write.send import Sender
@@ -44,15 +44,16 @@ class Direct:
     ) -> WriterCommitMessage:
         options, run = self._options, self._run
         with Client(options.where.address(), SCRIPTS) as client:
-            ready.make_ready(client, options.queue, ready.needed(self._layout))
-            begun = runs.begin(client, run, "direct", partition, options.marker_ttl_ms)
+            ready.make_ready(client, options.queue, ready.needed(self._layout, options))
+            most = most_rows(options)
+            begun = runs.begin(client, run, "direct", partition, options.marker_ttl_ms, most)
             if begun.state == runs.DONE:
                 return Written(partition, attempt)
             scribe = Scribe(self._layout, options, run.run_id, partition, begun.created_ms)
             sender = Sender(client, options, run, partition, lambda one: self._call(partition, one))
             number = 0
             rows = scribe.rows(batches)
-            for chunk in chunks(rows, most_rows(options), options.chunk_bytes):
+            for chunk in chunks(rows, begun.chunk_rows or most, options.chunk_bytes):
                 number = chunk.number + 1
                 digest = begun.marker[chunk.number * DIGEST_BYTES : number * DIGEST_BYTES]
                 if not digest:
@@ -69,7 +70,7 @@ class Direct:
         keys = (Keys(options.queue).stream, run.key, run.marker(partition))
         args: list[lua.Arg] = [chunk.number, chunk.digest, options.marker_ttl_ms]
         args += (options.max_stream_len, options.events_max_stream_len, chunk.width)
-        return lua.call("spark_add", keys, [*args, *chunk.args])
+        return lua.call("spark_add", keys, [*args, rate(options), *chunk.args])
 
     def commit(self, messages: Messages) -> None:
         close.commit(self._options, self._run, messages)

@@ -2,7 +2,8 @@
 chunk leaves its stage in the very call that brings it in. Needs neither Spark nor Java.
 
 1. for each stage that the manifest names: move its first chunk until there is none;
-2. where the queue is full, wait, as long as that was allowed since a chunk last came in;
+2. where the queue is full, wait, as long as that was allowed since a chunk last came in; where the
+   run has a rate, wait for each chunk's turn;
 3. say that the run is done, then drop the stages that nobody wanted.
 """
 
@@ -25,6 +26,7 @@ SCRIPTS = (*runs.SCRIPTS, "spark_move", "spark_drop")
 IN_FLIGHT = 4  # chunks of a stage on their way at once
 PAGE = 500
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
+NOT_YET = -2
 
 Tell = Callable[[int, bool], None]  # rows that came in just now; is the queue full?
 
@@ -35,6 +37,7 @@ class Pace(NamedTuple):
     max_stream_len: int
     wait_ms: int
     events_len: int = 0  # of the stream where delayed jobs are told; 0: they are not
+    rate: str = "0"  # rows per second; 0: as fast as it goes
 
 
 def complete(
@@ -78,26 +81,28 @@ class _Mover:
         command = lua.call(
             "spark_move",
             [self._run.key, stage, keys.stream],
-            [self._pace.max_stream_len, self._pace.events_len],
+            [self._pace.max_stream_len, self._pace.events_len, self._pace.rate],
         )
         ahead, left = 1, 1
         while left:
             for _ in range(ahead):
                 self._client.post(*command)
             left = self._settle()
-            ahead = IN_FLIGHT
+            ahead = IN_FLIGHT if self._pace.rate == "0" else 1
 
     def _settle(self) -> int:
         """Hear what became of the calls; answers how many rows are left in the stage."""
-        left, full = 0, ""
+        left, full, wait_ms = 0, "", 0
         for reply in self._client.collect():
             if isinstance(reply, Exception):
                 if classify(reply) is not Fault.FULL:
                     raise as_error(reply, f"moving the rows of run {self._run.run_id}")
                 left, full = max(left, 1), "the server is out of memory"
                 continue
-            moved, left, length = reply
-            if moved > 0:
+            moved, left, length, *turn = reply
+            if moved == NOT_YET:
+                self._full_since, [wait_ms] = None, turn
+            elif moved > 0:
                 self._full_since, full = None, ""
                 self._pause_s = FIRST_PAUSE_S
                 self._tell(moved, False)
@@ -106,6 +111,7 @@ class _Mover:
                 full = f"queue {self._run.queue!r} holds {length} jobs of at most {limit}"
         if full:
             self._wait(full)
+        time.sleep(wait_ms / 1000)
         return int(left)
 
     def _wait(self, why: str) -> None:

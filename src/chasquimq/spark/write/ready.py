@@ -9,6 +9,7 @@ from chasquimq import lua
 from chasquimq.config import StreamOptions
 from chasquimq.errors import AccessError
 from chasquimq.spark.client import Client
+from chasquimq.spark.options import SinkOptions
 from chasquimq.spark.write.check import Layout
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import as_error
@@ -21,10 +22,12 @@ SCRIPTS = ("open_stream", "spark_may")
 WRITES = {"XADD": 3, "APPEND": 1, "HINCRBY": 2, "PEXPIRE": 1}
 LATER = {"EXISTS": 0, "ZADD": 2, "ZRANGE": 2, "SET": 1}  # ... for rows that are to run later
 BY_ID = {"SET": 1}  # ... for rows that are known by their ids
+IN_TIME = {"HSET": 2}  # ... for rowsPerSecond
 
 
-def needed(layout: Layout) -> dict[str, int]:
-    return WRITES | LATER if {"delay_ms", "run_at"} & set(layout.places) else WRITES
+def needed(layout: Layout, options: SinkOptions) -> dict[str, int]:
+    later = LATER if {"delay_ms", "run_at"} & set(layout.places) else {}
+    return WRITES | later | (IN_TIME if options.rows_per_second is not None else {})
 
 
 def make_ready(client: Client, queue: str, commands: dict[str, int]) -> None:

@@ -44,6 +44,7 @@ class Unfinished(NamedTuple):
     max_stream_len: int | None
     events_len: int
     ttl_ms: int
+    rate: str
 
     @property
     def remedy(self) -> Remedy:
@@ -88,9 +89,8 @@ def carry_out(
     """
     if verb == "complete":
         limit = max_stream_len or one.max_stream_len or DEFAULT_STREAM_LEN
-        return move.complete(
-            client, one.run, move.Pace(limit, wait_ms, one.events_len), one.ttl_ms, tell
-        )
+        pace = move.Pace(limit, wait_ms, one.events_len, one.rate)
+        return move.complete(client, one.run, pace, one.ttl_ms, tell)
     if verb == "abort":
         if not move.drop(client, one.run):
             raise StoreError(f"run {one.run.run_id} has got a manifest meanwhile; it is left alone")
@@ -158,4 +158,5 @@ def _look(client: Client, queue: str, key: bytes, now_ms: int) -> Unfinished | N
         max_stream_len=None if limit is None else int(limit),
         events_len=int(told.get("events_len", 0)),
         ttl_ms=int(told.get("ttl_ms", TTL_MS)),
+        rate=told.get("rate", b"0").decode(),
     )

@@ -10,8 +10,11 @@
                                              skipped     how many were not wanted there
                                              total       staged: how many a manifest promises
                                              moved       staged: how many of them left their stage
-                                             max_stream_len, events_len, ttl_ms    staged: for
-                                                         whoever moves them
+                                             max_stream_len, events_len, ttl_ms, rate    staged:
+                                                         for whoever moves them
+                                             chunk_rows  direct: how its partitions are cut
+                                             paid_us, line_us    of rowsPerSecond, see
+                                                         lua/part_spark_rate.lua
     spark:<run>:<part>              string   direct: a digest of each chunk that is in
     spark:<run>:stages              set      staged: the key of every attempt's stage
     spark:<run>:<part>:<attempt>    stream   staged: its rows, id <chunk>-<row>, from 1 on
@@ -85,12 +88,19 @@ class Begun(NamedTuple):
     state: str
     created_ms: int
     marker: bytes  # digests of the chunks of this partition that are in
+    chunk_rows: int  # as the run was begun with; 0: nobody has said
 
 
-def begin(client: Client, run: Run, mode: Mode, partition: int, ttl_ms: int) -> Begun:
-    """What a task asks first. Unless the run is `open`, it has nothing to write."""
+def begin(
+    client: Client, run: Run, mode: Mode, partition: int, ttl_ms: int, chunk_rows: int | None = None
+) -> Begun:
+    """What a task asks first. Unless the run is `open`, it has nothing to write.
+
+    `chunk_rows`: what it would cut its partition into, unless the run was begun with others.
+    """
     keys = [run.key, run.marker(partition), run.queries]
-    told: list[Any] = client.run("spark_begin", keys, [ttl_ms, mode, run.query, run.batch])
+    args: list[Arg] = [ttl_ms, mode, run.query, run.batch, chunk_rows or ""]
+    told: list[Any] = client.run("spark_begin", keys, args)
     state, created_ms, marker, began_as = told[0].decode(), told[1], told[2], told[3].decode()
     if state != DONE and began_as != mode:
         raise ConfigError(
@@ -98,7 +108,7 @@ def begin(client: Client, run: Run, mode: Mode, partition: int, ttl_ms: int) -> 
             f"is not finished. Finish it that way, or by chasqui spark recover {run.queue}; or "
             f"give another runId for {_AS_OPTIONS[mode]}"
         )
-    return Begun(state, created_ms, marker)
+    return Begun(state, created_ms, marker, int(told[4] or 0))
 
 
 def finish(client: Client, run: Run, ttl_ms: int, *, give_up: bool = False) -> int:

@@ -4,6 +4,10 @@ A full queue refuses a chunk, and those sent behind it if their order counts. Th
 sent again one by one, each as soon as there is room: the queue never holds more than its limit, and
 never less than it held. A chunk that does not get in within `waitTimeoutMs` fails the task; one
 that does starts the clock anew for the next.
+
+With a rate each chunk waits until it is in before the next is sent. The script that adds it says
+no if it comes too soon, and when its turn is; so the rate holds, however many tasks there are and
+however late each of them is.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ log = logging.getLogger(__name__)
 
 IN_FLIGHT = 8  # chunks on their way while the next are encoded
 PAUSE_S, MAX_PAUSE_S = 0.02, 1.0  # between two looks at a full queue
-FULL, DIFFERS, GAP = -1, -2, -3
+FULL, DIFFERS, GAP, NOT_YET = -1, -2, -3, -4
 
 Command = tuple[Arg, ...]
 
@@ -38,6 +42,7 @@ class _Told(NamedTuple):
     answer: int
     length: int  # of the stream
     wanted: int  # room that the chunk needs there
+    wait_ms: int = 0  # NOT_YET: until its turn
 
 
 class Sender:
@@ -59,6 +64,9 @@ class Sender:
         self._sent: deque[Chunk] = deque()
 
     def send(self, chunk: Chunk) -> None:
+        if self._options.rows_per_second is not None:
+            self._press(chunk)
+            return
         self._client.post(*self._write(chunk))
         self._sent.append(chunk)
         self._settle(IN_FLIGHT)
@@ -96,6 +104,10 @@ class Sender:
             told = self._read(reply, chunk)
             if told.answer == GAP:
                 raise self._lost(chunk)
+            if told.answer == NOT_YET:
+                self._rest(told.wait_ms / 1000)
+                begun = time.monotonic()  # there was room, so nobody has waited for any
+                continue
             if told.answer != FULL:
                 return
             if not waited:
@@ -114,6 +126,14 @@ class Sender:
             if length + told.wanted <= options.max_stream_len:
                 return
         raise self._full(length, told.wanted)
+
+    def _rest(self, seconds: float) -> None:
+        """Until it is our turn. Nobody else waits for us, and what is written stays known."""
+        until, piece_s = time.monotonic() + seconds, self._options.marker_ttl_ms / 4_000
+        while (left := until - time.monotonic()) > piece_s:
+            time.sleep(piece_s)
+            self._look()
+        time.sleep(max(0.0, left))
 
     def _look(self) -> int:
         """How long the stream is. Who waits is not gone: what it has written stays known."""

@@ -29,7 +29,7 @@ from chasquimq.spark.options import SinkOptions
 from chasquimq.spark.write import move, ready
 from chasquimq.spark.write import run as runs
 from chasquimq.spark.write.check import layout
-from chasquimq.spark.write.chunk import Chunk, chunks, most_rows
+from chasquimq.spark.write.chunk import Chunk, chunks, most_rows, rate
 from chasquimq.spark.write.rows import Scribe
 from chasquimq.spark.write.run import Run
 from chasquimq.spark.write.way import Messages
@@ -99,7 +99,8 @@ class Staged:
                 self._promise(client, stages)
             # else an earlier driver got as far as its manifest, which is the one that counts.
             wait_ms = options.wait_timeout_ms if options.on_full == "wait" else 0
-            pace = move.Pace(options.max_stream_len, wait_ms, options.events_max_stream_len)
+            events_len = options.events_max_stream_len
+            pace = move.Pace(options.max_stream_len, wait_ms, events_len, rate(options))
             rows = move.complete(client, run, pace, options.marker_ttl_ms)
         log.info("%d rows are in queue %s", rows, options.queue)
 
@@ -121,7 +122,7 @@ class Staged:
             )
 
     def _make_ready(self, client: Client) -> None:
-        ready.make_ready(client, self._run.queue, ready.needed(self._layout) | MOVES)
+        ready.make_ready(client, self._run.queue, ready.needed(self._layout, self._options) | MOVES)
 
     def _checked(self, message: WriterCommitMessage | None) -> Stage:
         if not isinstance(message, Stage):
@@ -136,7 +137,8 @@ class Staged:
         counted = {stage.partition: stage for stage in stages if stage.rows}
         winners = [counted[partition] for partition in sorted(counted)]
         keys = [run.key, run.manifest, *(stage.key for stage in winners)]
-        args = [options.max_stream_len, options.events_max_stream_len, options.marker_ttl_ms]
+        args: list[lua.Arg] = [options.max_stream_len, options.events_max_stream_len]
+        args += (options.marker_ttl_ms, rate(options))
         args += (stage.rows for stage in winners)
         answer, which = client.run("spark_commit", keys, args)
         if answer == CHANGED:
