@@ -58,7 +58,7 @@ class Where(Options, frozen=True):
             return _read(_variable(self.url_env), f"what the environment variable {self.url_env}")
         if self.secret_file is None:
             return read_url(self.url or DEFAULT_URL)
-        secret = _file(self.secret_file)
+        secret = read_file(self.secret_file)
         if _ADDRESS.match(secret):
             if self.url is not None:
                 raise ConfigError(
@@ -88,7 +88,7 @@ def _variable(name: str) -> str:
     return held
 
 
-def _file(path: str) -> str:
+def read_file(path: str, named_by: str = "secretFile") -> str:
     """Its one line. A password may begin or end in blanks, so only the line's end is cut off."""
     trouble = "it is no plain file"
     try:
@@ -109,7 +109,7 @@ def _file(path: str) -> str:
     except UnicodeDecodeError:
         trouble = "it holds no text"
     raise ConfigError(
-        f"secretFile {path!r:.200} on {_node()}: {trouble}; put one that we may read {_EVERYWHERE}"
+        f"{named_by} {path!r:.200} on {_node()}: {trouble}; put one that we may read {_EVERYWHERE}"
     )
 
 

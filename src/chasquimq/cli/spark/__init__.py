@@ -11,6 +11,8 @@ from chasquimq.cli.shell import examples
 from chasquimq.cli.spark import (
     compact,
     doctor,
+    enqueue,
+    entry,
     lake,
     lifecycle,
     purge,
@@ -31,6 +33,7 @@ spark = typer.Typer(
         "chasqui spark rollup --lake /data/lake --since 2h",
         "chasqui spark doctor              Java, Python, Spark, and what the server allows",
         "chasqui spark recover mail        what a driver that died has left behind",
+        "chasqui spark enqueue mail users.parquet    a job for each row",
     ),
 )
 
@@ -47,3 +50,5 @@ spark.command(epilog=purge.EXAMPLES)(purge.purge)
 spark.command(epilog=report.EXAMPLES)(report.report)
 spark.command(epilog=run.EXAMPLES)(run.run)
 spark.command(epilog=work.EXAMPLES)(work.work)
+spark.command(epilog=enqueue.EXAMPLES)(enqueue.enqueue)
+spark.command(epilog=entry.EXAMPLES)(entry.entry)

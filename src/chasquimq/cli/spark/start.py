@@ -52,11 +52,11 @@ def where(redis_url: str | None, secret_file: str | None, master: str | None) ->
     if secret_file is not None:
         path = {"secretFile": os.path.abspath(secret_file)}
         return {**path, "url": the_url(redis_url)} if was_given(redis_url) else path
-    if not was_given(redis_url) and os.environ.get(URL_VARIABLE):
-        return {"urlEnv": URL_VARIABLE}
     url = the_url(redis_url)
     if read_url(url).password is None:
-        return {"url": url}
+        return {"url": url}  # not the name of a variable, which nodes need not have
+    if not was_given(redis_url):
+        return {"urlEnv": URL_VARIABLE}
     if not is_local(master):
         raise ConfigError(
             "--redis-url holds a password, which would have to travel to every node; put the "

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from chasquimq.spark.pipelines.keep import lake
 from chasquimq.spark.pipelines.life import lifecycle, runs
+from chasquimq.spark.pipelines.shape import enqueue
 from chasquimq.spark.pipelines.window import compare, depth, heat, names, punctuality, rollup
 
 __all__ = [
     "compare",
     "depth",
+    "enqueue",
     "heat",
     "lake",
     "lifecycle",

@@ -1,0 +1,78 @@
+"""What Spark says went wrong, in one line, and the exit code that belongs to it.
+
+An error of a task comes to us as text: the traceback of Python, inside the trace of Java, inside
+the message of Spark. What people need of it is its last line, and the row it names.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from chasquimq import errors
+from chasquimq.cli.exits import Exit, exit_for
+from chasquimq.errors import ChasquiError
+from chasquimq.text import discreet, shown
+
+WIDEST = 600
+_OURS = re.compile(r"\bchasquimq\.errors\.(\w+): (.+)")
+_MALFORMED = re.compile(r"Malformed records are detected in record parsing: (.*)\.\s*$", re.M)
+_FILE = re.compile(r"while reading file (\S+?)\.\s")
+_SPARK = re.compile(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)?)\] (.*?)(?=\s*SQLSTATE|$)", re.S)
+_JAVA = re.compile(r"^: ([\w.$]+(?:Exception|Error)): (.*)$", re.M)
+_NOT_FOUND = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
+# Errors of the command line, as Spark finds them when it plans.
+_USAGE = re.compile(r"UNRESOLVED|PARSE_|INVALID_|DATATYPE_MISMATCH|UNSUPPORTED")
+
+
+@contextmanager
+def plainly() -> Iterator[None]:
+    """End the command with one line on stderr, whatever Spark has to say in a hundred."""
+    logger = logging.getLogger("SQLQueryContextLogger")  # tells the same again, in JSON
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    except (ChasquiError, typer.Exit):
+        raise
+    except Exception as error:
+        words, code = told(str(error))
+        print(f"chasqui: {words}", file=sys.stderr)
+        raise typer.Exit(code) from None
+    finally:
+        logger.disabled = before
+
+
+def told(text: str) -> tuple[str, Exit]:
+    """In one line, without passwords; and how the command ends."""
+    ours = _OURS.search(text)
+    if ours:
+        kind = getattr(errors, ours[1], ChasquiError)
+        return _line(ours[2]), exit_for(kind.__new__(kind))
+    malformed = [*_MALFORMED.finditer(text)]
+    if malformed:
+        return _line(_malformed(malformed[-1][1], _FILE.search(text))), Exit.FAILED
+    spark = _SPARK.search(text)
+    if spark:
+        code = Exit.USAGE if _USAGE.match(spark[1]) else Exit.FAILED
+        return _line(spark[2].split("\n\n")[0]), code
+    java = _JAVA.search(text)
+    return _line(f"{java[1]}: {java[2]}" if java else text.split("\n")[0]), Exit.FAILED
+
+
+def _malformed(row: str, file: re.Match[str] | None) -> str:
+    where = file[1] if file else "a file"
+    # Where types are found out first, Spark knows that a row is wrong, but not which.
+    which = "a row" if row == "_corrupt_record" else f"the row {row}"
+    return (
+        f"{where}: {which} does not fit; mend it, or read on by --option mode=DROPMALFORMED "
+        "(without such rows) or mode=PERMISSIVE (nulls in their place)"
+    )
+
+
+def _line(text: str) -> str:
+    return shown(discreet(" ".join(text.split())), WIDEST)

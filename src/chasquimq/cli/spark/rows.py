@@ -1,0 +1,67 @@
+"""How many rows of a write are in, while Spark writes them: a bar, and what to do if it fails."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from chasquimq.cli.bar import Bar
+from chasquimq.cli.render_enqueue import unfinished
+from chasquimq.errors import ChasquiError
+
+if TYPE_CHECKING:
+    from chasquimq.spark.options import SinkOptions
+    from chasquimq.spark.write.progress import Progress
+
+LOOK_S = 0.2  # between two looks
+PATIENCE_S = 2.0  # with a server that is away: the tasks have their own
+
+
+class Watch:
+    """Looks at a run from the driver while the block runs. Redis tells, not Spark."""
+
+    def __init__(self, options: SinkOptions, total: int | None) -> None:
+        self._options = options
+        self._total = total
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> Self:
+        self.before = self.look()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        if error is not None:
+            with suppress(ChasquiError):
+                print(unfinished(self._options.run_id or "", self.look()), file=sys.stderr)
+
+    def look(self) -> Progress:
+        """StoreUnavailableError, or one of its kind, if the server cannot be asked."""
+        from chasquimq.spark.client import Client
+        from chasquimq.spark.write import progress
+        from chasquimq.spark.write.run import Run
+
+        run = Run(self._options.queue, self._options.run_id or "")
+        with Client(self._options.where.address(), patience_s=PATIENCE_S) as client:
+            return progress.look(client, run)
+
+    def _follow(self) -> None:
+        title = f"into {self._options.queue}"
+        with Bar(title, self._total, "rows") as bar:
+            while not self._ended.wait(LOOK_S):
+                with suppress(ChasquiError):
+                    now = self.look()
+                    is_staging = now.staged and not now.rows
+                    bar.say(f"{title}, aside" if is_staging else title)
+                    bar.reach(now.staged if is_staging else now.rows + now.skipped)
