@@ -62,9 +62,9 @@ def written(told: Mapping[str, Any]) -> list[str]:
 def unfinished(run: str, now: Progress) -> str:
     """For whoever sees it fail."""
     if not now.state:
-        return "chasqui: nothing was written"
+        return "nothing was written"
     return shown(
-        f"chasqui: {rows(now.rows)} came in; run it again with --run-id {run} to add the others: "
+        f"{rows(now.rows)} came in; run it again with --run-id {run} to add the others: "
         "nothing comes in twice"
     )
 

@@ -11,16 +11,19 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from chasquimq.address import Secret
 from chasquimq.config import Options, nearest
-from chasquimq.errors import ArgumentError, ConfigError
+from chasquimq.errors import ArgumentError, ConfigError, MalformedError
 from chasquimq.text import discreet
 
 Form = Literal["parquet", "csv", "json", "jsonl", "orc", "text", "table", "query"]
 
 VIEW = "source"  # what a query calls the rows of files that are given beside it
 STRICT = {"mode": "FAILFAST"}
+CORRUPT = "__corrupt"  # a column that is in nobody's files
+_CORRUPT = {"columnNameOfCorruptRecord": CORRUPT}
 DEFAULTS: dict[str, dict[str, str]] = {
     "csv": {"header": "true", "inferSchema": "true", **STRICT},
     "json": STRICT,
@@ -173,10 +176,31 @@ def _named(spark: SparkSession, source: Source, place: str) -> DataFrame:
     options = {**DEFAULTS.get(form, {}), **source.options}
     if form == "csv" and re.search(rf"\.tsv{_PACKED}/*$", place, re.IGNORECASE):
         options.setdefault("sep", "\t")
-    reader = spark.read.format("json" if form == "jsonl" else form).options(**options)
+    if form in ("json", "jsonl"):
+        return _json(spark, source, place, options)
+    reader = spark.read.format(form).options(**options)
     if source.schema is not None:
         reader = reader.schema(source.schema)
     return reader.load(place)
+
+
+def _json(spark: SparkSession, source: Source, place: str, options: Mapping[str, str]) -> DataFrame:
+    """Where types are found out first, Spark knows that a row is wrong, but not which one."""
+    reader = spark.read.options(**options)
+    if source.schema is not None or options["mode"].upper() != "FAILFAST":
+        return (reader.schema(source.schema) if source.schema is not None else reader).json(place)
+    lenient = spark.read.options(**{**options, "mode": "PERMISSIVE", **_CORRUPT})
+    found = lenient.json(place).schema
+    if CORRUPT not in found.names:
+        return reader.schema(found).json(place)
+    # Spark reads no rows for this column alone.
+    rows = lenient.schema(f"`{CORRUPT}` STRING, `{CORRUPT}_too` STRING").json(place)
+    row = rows.where(F.col(CORRUPT).isNotNull()).select("*", "_metadata.file_path").first()
+    raise MalformedError(
+        f"{row.file_path if row else place}: the row {row[CORRUPT] if row else ''!r:.120} is no "
+        "JSON; mend it, or read on by the option mode=DROPMALFORMED (without such rows) or "
+        "mode=PERMISSIVE. A file that is one document of many lines: multiLine=true"
+    )
 
 
 def _database(spark: SparkSession, source: Source) -> DataFrame:

@@ -20,6 +20,7 @@ from chasquimq.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from chasquimq.cli.spark.plan import Sink
     from chasquimq.spark.load import Source
     from chasquimq.spark.options import SinkOptions
 
@@ -231,15 +232,17 @@ def enqueue(
         waitTimeoutMs=duration_ms(read_duration(timeout, "--timeout")),
     )
     screen = Screen(as_json=as_json)
+    watch = None if dry_run else Watch(options.read)  # before Spark is started, which takes long
     with plainly():
         spark = start(f"enqueue {queue}", master)
         rows = plan(spark, read_from, job, where_sql, limit, options.read)
-        if dry_run:
+        if watch is None:
             _show(screen, queue, rows)
             return
-        total = _total(rows, read_from, where_sql, limit)
-        _check_time(total, options.read)
-        told = _write(rows, options.given, options.read, total)
+        watch.total = _total(rows, read_from, where_sql, limit)
+        _check_time(watch.total, options.read)
+    with plainly(watch.stand):
+        told = _write(rows, options, watch)
     if as_json:
         screen.json(told)
     else:
@@ -264,20 +267,17 @@ def _check_time(total: int | None, options: SinkOptions) -> None:
         raise ConfigError(render.too_slow(total, takes_ms, options.marker_ttl_ms))
 
 
-def _write(
-    rows: DataFrame, given: dict[str, str], options: SinkOptions, total: int | None
-) -> dict[str, Any]:
+def _write(rows: DataFrame, options: Sink, watch: Watch) -> dict[str, Any]:
     """The write itself; what became of it is told by Redis."""
-    assert options.run_id is not None
     began = time.monotonic()
-    with Watch(options, total) as watch:
-        rows.write.format("chasqui").options(**given).mode("append").save()
+    with watch:
+        rows.write.format("chasqui").options(**options.given).mode("append").save()
     seconds = time.monotonic() - began
     now = watch.look()
     added = now.rows - watch.before.rows
     return {
-        "queue": options.queue,
-        "run": options.run_id,
+        "queue": options.read.queue,
+        "run": options.read.run_id,
         "rows": now.rows,
         "added": added,
         "skipped": now.skipped,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import typer
@@ -20,31 +20,52 @@ from chasquimq.errors import ChasquiError
 from chasquimq.text import discreet, shown
 
 WIDEST = 600
+# Loggers of Spark's Python that tell each error once more, as JSON with all of Java's trace.
+_CHATTY = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+# What messages of tasks call the options of the sink, and people at a terminal do not.
+_SAID: dict[str, str] = {
+    "onFull=wait": "--on-full wait",
+    "maxStreamLen": "--max-stream-len",
+    "waitTimeoutMs": "--timeout",
+    "markerTtlMs": "--remember",
+    "rowsPerSecond": "--rate",
+    "runId": "--run-id",
+    "idColumn": "--id-column",
+    "commitMode=staged": "--commit staged",
+    "commitMode=direct": "--commit direct",
+}
 _OURS = re.compile(r"\bchasquimq\.errors\.(\w+): (.+)")
 _MALFORMED = re.compile(r"Malformed records are detected in record parsing: (.*)\.\s*$", re.M)
 _FILE = re.compile(r"while reading file (\S+?)\.\s")
 _SPARK = re.compile(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)?)\] (.*?)(?=\s*SQLSTATE|$)", re.S)
 _JAVA = re.compile(r"^: ([\w.$]+(?:Exception|Error)): (.*)$", re.M)
-_NOT_FOUND = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
 # Errors of the command line, as Spark finds them when it plans.
 _USAGE = re.compile(r"UNRESOLVED|PARSE_|INVALID_|DATATYPE_MISMATCH|UNSUPPORTED")
 
 
 @contextmanager
-def plainly() -> Iterator[None]:
-    """End the command with one line on stderr, whatever Spark has to say in a hundred."""
-    logger = logging.getLogger("SQLQueryContextLogger")  # tells the same again, in JSON
-    before, logger.disabled = logger.disabled, True
+def plainly(afterwards: Callable[[], str | None] = lambda: None) -> Iterator[None]:
+    """End the command with one line on stderr, whatever Spark has to say in a hundred; and one more
+    that says how things stand, also if somebody pressed Ctrl-C."""
+    before = [(logger, logger.disabled) for logger in map(logging.getLogger, _CHATTY)]
+    for logger, _ in before:
+        logger.disabled = True
     try:
         yield
     except (ChasquiError, typer.Exit):
         raise
-    except Exception as error:
-        words, code = told(str(error))
-        print(f"chasqui: {words}", file=sys.stderr)
+    except (Exception, KeyboardInterrupt) as error:
+        code = Exit.INTERRUPTED
+        if isinstance(error, Exception):
+            words, code = told(str(error))
+            print(f"chasqui: {words}", file=sys.stderr)
+        stand = afterwards()
+        if stand is not None:
+            print(f"chasqui: {stand}", file=sys.stderr)
         raise typer.Exit(code) from None
     finally:
-        logger.disabled = before
+        for logger, was in before:
+            logger.disabled = was
 
 
 def told(text: str) -> tuple[str, Exit]:
@@ -52,24 +73,29 @@ def told(text: str) -> tuple[str, Exit]:
     ours = _OURS.search(text)
     if ours:
         kind = getattr(errors, ours[1], ChasquiError)
-        return _line(ours[2]), exit_for(kind.__new__(kind))
+        return _line(said(ours[2])), exit_for(kind.__new__(kind))
     malformed = [*_MALFORMED.finditer(text)]
     if malformed:
         return _line(_malformed(malformed[-1][1], _FILE.search(text))), Exit.FAILED
     spark = _SPARK.search(text)
     if spark:
         code = Exit.USAGE if _USAGE.match(spark[1]) else Exit.FAILED
-        return _line(spark[2].split("\n\n")[0]), code
+        return _line(spark[2].strip().split("\n")[0]), code
     java = _JAVA.search(text)
     return _line(f"{java[1]}: {java[2]}" if java else text.split("\n")[0]), Exit.FAILED
 
 
+def said(words: str) -> str:
+    """The same, with options as the command line has them."""
+    for option, flag in _SAID.items():
+        words = re.sub(rf"\b{option}\b", flag, words)
+    return words
+
+
 def _malformed(row: str, file: re.Match[str] | None) -> str:
     where = file[1] if file else "a file"
-    # Where types are found out first, Spark knows that a row is wrong, but not which.
-    which = "a row" if row == "_corrupt_record" else f"the row {row}"
     return (
-        f"{where}: {which} does not fit; mend it, or read on by --option mode=DROPMALFORMED "
+        f"{where}: the row {row} does not fit; mend it, or read on by --option mode=DROPMALFORMED "
         "(without such rows) or mode=PERMISSIVE (nulls in their place)"
     )
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from chasquimq.address import Secret
 from chasquimq.cli.spark.enqueue import PASSWORD_VARIABLE
+from chasquimq.cli.spark.start import is_local
 from chasquimq.config import one_of
 from chasquimq.errors import ConfigError
 from chasquimq.spark import pipelines
@@ -72,6 +73,9 @@ def source_of(
             "a database's password would stand in the log of the Spark Connect server; run this "
             "by spark-submit"
         )
+    if place is not None and form not in ("table", "query") and is_local(master):
+        # Spark's Java has a working directory of its own.
+        place = place if ":" in place else os.path.abspath(place)
     return Source(
         place=place,
         form=cast("Form | None", form),

@@ -1,8 +1,7 @@
-"""How many rows of a write are in, while Spark writes them: a bar, and what to do if it fails."""
+"""How many rows of a write are in, while Spark writes them: a bar, and how things stand then."""
 
 from __future__ import annotations
 
-import sys
 import threading
 from contextlib import suppress
 from types import TracebackType
@@ -21,16 +20,19 @@ PATIENCE_S = 2.0  # with a server that is away: the tasks have their own
 
 
 class Watch:
-    """Looks at a run from the driver while the block runs. Redis tells, not Spark."""
+    """Looks at a run from the driver while the block runs. Redis tells, not Spark.
 
-    def __init__(self, options: SinkOptions, total: int | None) -> None:
+    StoreUnavailableError, or one of its kind, if the server is not there to begin with.
+    """
+
+    def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._total = total
+        self.total: int | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
+        self.before = self.look()
 
     def __enter__(self) -> Self:
-        self.before = self.look()
         self._thread.start()
         return self
 
@@ -42,12 +44,14 @@ class Watch:
     ) -> None:
         self._ended.set()
         self._thread.join()
-        if error is not None:
-            with suppress(ChasquiError):
-                print(unfinished(self._options.run_id or "", self.look()), file=sys.stderr)
+
+    def stand(self) -> str | None:
+        """For whoever sees it fail."""
+        with suppress(ChasquiError):
+            return unfinished(self._options.run_id or "", self.look())
+        return None
 
     def look(self) -> Progress:
-        """StoreUnavailableError, or one of its kind, if the server cannot be asked."""
         from chasquimq.spark.client import Client
         from chasquimq.spark.write import progress
         from chasquimq.spark.write.run import Run
@@ -58,7 +62,7 @@ class Watch:
 
     def _follow(self) -> None:
         title = f"into {self._options.queue}"
-        with Bar(title, self._total, "rows") as bar:
+        with Bar(title, self.total, "rows") as bar:
             while not self._ended.wait(LOOK_S):
                 with suppress(ChasquiError):
                     now = self.look()
