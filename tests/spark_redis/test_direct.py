@@ -71,8 +71,7 @@ def test_the_run_says_what_came_of_it(writing: Writing, shelf: Shelf) -> None:
     before = int(shelf.client.time()[0]) * 1000
     writing.commit(*told)
     run = shelf.run(writing.run)
-    told_of = {"state", "mode", "rows", "skipped", "created_ms", "finished_ms", "chunk_rows"}
-    assert {*run} == told_of
+    assert {*run} == {"state", "mode", "rows", "skipped", "created_ms", "finished_ms"}
     assert (run["state"], run["rows"], run["skipped"]) == ("done", "60", "0")
     assert int(run["created_ms"]) <= int(run["finished_ms"])
     assert int(run["finished_ms"]) >= before
@@ -276,8 +275,12 @@ def test_a_run_id_with_other_partitions_is_noticed(writing: Writing) -> None:
         again.commit(told)
 
 
-@pytest.mark.parametrize("other", [{"chunkRows": 20}, {"rowsPerSecond": 1e6}, {"maxStreamLen": 99}])
-def test_a_run_goes_on_in_the_chunks_it_was_begun_with(
+@pytest.mark.parametrize(
+    "other",
+    [{"chunkRows": 20}, {"chunkRows": 7}, {"chunkBytes": 300}, {"rowsPerSecond": 1e6}],
+    ids=str,
+)
+def test_what_is_in_is_known_in_whatever_chunks_it_came(
     writing: Writing, shelf: Shelf, other: dict[str, float]
 ) -> None:
     rows = numbered(range(95))
@@ -288,15 +291,26 @@ def test_a_run_goes_on_in_the_chunks_it_was_begun_with(
     assert shelf.numbers() == list(range(95))
 
 
-def test_other_chunks_are_other_input(
-    dialect_server: DialectServer, queue_name: str, shelf: Shelf
+@pytest.mark.parametrize("given", [0, 3, 12, 57, 94])
+def test_an_attempt_whose_rows_broke_off_takes_that_for_their_end(
+    writing: Writing, shelf: Shelf, given: int
 ) -> None:
-    writing = Writing(dialect_server.url, queue_name, chunkBytes=1_000)
-    broken(writing, numbered(range(95)), 60)
-    came_in = shelf.numbers()
-    with pytest.raises(InputChangedError):
-        writing.again(chunkBytes=300).task(numbered(range(95)))
-    assert shelf.numbers() == came_in
+    """Spark tells a task nothing of a failure in front of it: its rows just end. What it then
+    brings in is a chunk that the next attempt would not have made."""
+    rows = numbered(range(95))
+    writing.task(rows[:given])
+    assert shelf.numbers() == list(range(given))
+    writing.commit(writing.task(rows, attempt=1))
+    assert shelf.numbers() == list(range(95))
+
+
+def test_such_a_chunk_with_other_rows_is_noticed(writing: Writing, shelf: Shelf) -> None:
+    rows = numbered(range(95))
+    writing.task(rows[:57])
+    rows[55], rows[56] = rows[56], rows[55]
+    with pytest.raises(InputChangedError, match="differs from chunk 5 on"):
+        writing.task(rows, attempt=1)
+    assert shelf.numbers() == list(range(57))
 
 
 def test_a_run_id_of_another_way_is_refused(writing: Writing, shelf: Shelf) -> None:

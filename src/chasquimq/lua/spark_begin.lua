@@ -2,27 +2,25 @@
 --
 -- KEYS     1 run      2 the partition's marker      3 queries
 -- ARGV     1 they live, ms      2 how it writes: direct, id or staged
---          3 query of a stream, '' none      4 number of its batch      5 rows of a chunk, if the
---          whole run must cut its partitions alike, else ''
+--          3 query of a stream, '' none      4 number of its batch
 -- Returns  {state of the run: open, moving or done; ms it was begun at; digests of the chunks that
---           are in, joined; how it was begun; rows of its chunks, '' nobody has said}
+--           are in, joined; how it was begun}
 
 local mode, query = ARGV[2] or 'direct', ARGV[3] or ''
 if query ~= '' then
   local last = redis.call('HGET', KEYS[3], query)
-  if last and tonumber(last) >= tonumber(ARGV[4]) then return {'done', 0, '', mode, ''} end
+  if last and tonumber(last) >= tonumber(ARGV[4]) then return {'done', 0, '', mode} end
 end
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 redis.call('HSETNX', KEYS[1], 'created_ms', now)
 redis.call('HSETNX', KEYS[1], 'mode', mode)
 redis.call('HSETNX', KEYS[1], 'state', 'open')
-if ARGV[5] and ARGV[5] ~= '' then redis.call('HSETNX', KEYS[1], 'chunk_rows', ARGV[5]) end
 if query ~= '' then
   redis.call('HSET', KEYS[1], 'query', query, 'batch', ARGV[4]) -- for whoever must finish it
 end
-local told = redis.call('HMGET', KEYS[1], 'state', 'created_ms', 'mode', 'chunk_rows')
+local told = redis.call('HMGET', KEYS[1], 'state', 'created_ms', 'mode')
 if told[1] ~= 'moving' then
   redis.call('PEXPIRE', KEYS[1], ARGV[1])
 end
-return {told[1], tonumber(told[2]), redis.call('GET', KEYS[2]) or '', told[3], told[4] or ''}
+return {told[1], tonumber(told[2]), redis.call('GET', KEYS[2]) or '', told[3]}

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chasquimq.spark.write.chunk import NARROW, WIDE, Chunk, chunks, digest, most_rows, rate
+from chasquimq.spark.write.chunk import NARROW, WIDE, Chunk, chunks, digest, most_rows, rate, sizes
 from chasquimq.spark.write.rows import Rows
 from tests.spark_redis.writing import sink
 
@@ -43,7 +43,11 @@ def test_chunks_are_as_if_rows_came_one_by_one(
     assert [chunk.args for chunk in made] == walked(rows, most, size)
     assert [chunk.number for chunk in made] == list(range(len(made)))
     assert all(chunk.rows * chunk.width == len(chunk.args) for chunk in made)
-    assert all(chunk.digest == digest(chunk.args) for chunk in made)
+    assert all(chunk.digest == digest(chunk.args, chunk.rows) for chunk in made)
+    marker = b"".join(chunk.digest for chunk in made)
+    assert sizes(marker) == [chunk.rows for chunk in made]
+    again = chunks(in_batches(rows, [0]), 1, 1, known=sizes(marker))
+    assert [chunk.args for chunk in again] == [chunk.args for chunk in made]
 
 
 def test_a_large_row_is_a_chunk_of_its_own() -> None:
@@ -83,14 +87,14 @@ def test_no_two_chunks_have_one_digest() -> None:
         [b"abc"],
         [b"ab", b"", b"c"],
     ]
-    assert len({digest(row) for row in rows}) == len(rows)
+    assert len({digest(row, 1) for row in rows}) == len(rows)
 
 
 def test_another_order_is_another_digest() -> None:
     args = [b"%d" % number for number in range(100)]
-    before = digest(args)
+    before = digest(args, 50)
     random.Random(7).shuffle(args)
-    assert digest(args) != before
+    assert digest(args, 50) != before
 
 
 def test_room_for_a_chunk_comes_before_the_queue_is_empty() -> None:

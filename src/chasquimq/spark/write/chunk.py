@@ -1,18 +1,19 @@
 """Rows in chunks that one script call carries: bounded by rows and bytes, each with a digest. Pure.
 
-The same rows give the same chunks, however they were batched: a retry compares chunk by chunk.
+The same rows give the same chunks, however they were batched: a retry compares chunk by chunk. A
+digest ends with the number of rows, so that a retry can cut as was cut before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 from chasquimq.spark.options import SinkOptions
 from chasquimq.spark.write.rows import Rows
 
-DIGEST_BYTES = 16
+DIGEST_BYTES, COUNT_BYTES = 16, 2
 NARROW, WIDE = 2, 4
 
 
@@ -46,19 +47,35 @@ def rate(options: SinkOptions) -> str:
     return f"{options.rows_per_second or 0:.17g}"
 
 
+def sizes(marker: bytes) -> list[int]:
+    """How many rows the chunks have whose digests these are."""
+    ends = range(DIGEST_BYTES, len(marker) + 1, DIGEST_BYTES)
+    return [int.from_bytes(marker[end - COUNT_BYTES : end], "big") for end in ends]
+
+
 def chunks(
-    batches: Iterable[Rows], most_rows: int, most_bytes: int, *, wide: bool = False
+    batches: Iterable[Rows],
+    most_rows: int,
+    most_bytes: int,
+    *,
+    wide: bool = False,
+    known: Sequence[int] = (),
 ) -> Iterator[Chunk]:
-    """A row larger than `most_bytes` is a chunk of its own. `wide`: all of them have four."""
+    """A row larger than `most_bytes` is a chunk of its own. `wide`: all of them have four.
+
+    `known`: the first chunks have so many rows, whatever the limits are.
+    """
     number = 0
     held: list[bytes] = []
     for rows in batches:
         held += _flat(rows)
         at = 0
         while at < len(held):
-            part = held[at : at + most_rows * WIDE]
-            part, full = _fitting(part, most_bytes)
-            if not full and len(part) < most_rows * WIDE:
+            most = known[number] if number < len(known) else most_rows
+            part, full = held[at : at + most * WIDE], False
+            if number >= len(known):
+                part, full = _fitting(part, most_bytes)
+            if not full and len(part) < most * WIDE:
                 break  # the next batch may have more for it
             at += len(part)
             yield _chunk(number, part, wide)
@@ -94,10 +111,11 @@ def _chunk(number: int, args: list[bytes], wide: bool) -> Chunk:
         narrow = [b""] * (rows * NARROW)
         narrow[::NARROW], narrow[1::NARROW] = args[::WIDE], args[1::WIDE]
         args, width = narrow, NARROW
-    return Chunk(number, rows, width, args, digest(args))
+    return Chunk(number, rows, width, args, digest(args, rows))
 
 
-def digest(args: list[bytes]) -> bytes:
+def digest(args: list[bytes], rows: int) -> bytes:
     # Lengths come first, so that no two lists look alike when joined.
     lengths = str([*map(len, args)]).encode()
-    return blake2b(lengths + b"".join(args), digest_size=DIGEST_BYTES).digest()
+    of_args = blake2b(lengths + b"".join(args), digest_size=DIGEST_BYTES - COUNT_BYTES).digest()
+    return of_args + rows.to_bytes(COUNT_BYTES, "big")

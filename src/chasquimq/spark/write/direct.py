@@ -1,6 +1,8 @@
 """commitMode=direct: tasks write into the queue, chunk by chunk, each chunk once.
 
-1. what an earlier attempt brought in is compared, by its digest, and not sent;
+1. what an earlier attempt brought in is compared, by its digest, and not sent: rows are cut where
+   that attempt cut them, which may have been told to send other chunks, or lost its input half-way
+   and taken that for the end;
 2. the rest is sent in order: one script adds a chunk and marks it, so that no attempt, however late
    and however many there are, adds it again;
 3. at the end nothing may be marked that this attempt has not seen.
@@ -21,7 +23,7 @@ from chasquimq.spark.options import SinkOptions
 from chasquimq.spark.write import close, ready
 from chasquimq.spark.write import run as runs
 from chasquimq.spark.write.check import layout
-from chasquimq.spark.write.chunk import DIGEST_BYTES, Chunk, chunks, most_rows, rate
+from chasquimq.spark.write.chunk import DIGEST_BYTES, Chunk, chunks, most_rows, rate, sizes
 from chasquimq.spark.write.rows import Scribe
 from chasquimq.spark.write.run import Run
 from chasquimq.spark.write.send import Sender
@@ -45,15 +47,14 @@ class Direct:
         options, run = self._options, self._run
         with Client(options.where.address(), SCRIPTS) as client:
             ready.make_ready(client, options.queue, ready.needed(self._layout, options))
-            most = most_rows(options)
-            begun = runs.begin(client, run, "direct", partition, options.marker_ttl_ms, most)
+            begun = runs.begin(client, run, "direct", partition, options.marker_ttl_ms)
             if begun.state == runs.DONE:
                 return Written(partition, attempt)
             scribe = Scribe(self._layout, options, run.run_id, partition, begun.created_ms)
             sender = Sender(client, options, run, partition, lambda one: self._call(partition, one))
             number = 0
-            rows = scribe.rows(batches)
-            for chunk in chunks(rows, begun.chunk_rows or most, options.chunk_bytes):
+            rows, known = scribe.rows(batches), sizes(begun.marker)
+            for chunk in chunks(rows, most_rows(options), options.chunk_bytes, known=known):
                 number = chunk.number + 1
                 digest = begun.marker[chunk.number * DIGEST_BYTES : number * DIGEST_BYTES]
                 if not digest:

@@ -12,10 +12,10 @@
                                              moved       staged: how many of them left their stage
                                              max_stream_len, events_len, ttl_ms, rate    staged:
                                                          for whoever moves them
-                                             chunk_rows  direct: how its partitions are cut
                                              paid_us, line_us    of rowsPerSecond, see
                                                          lua/part_spark_rate.lua
-    spark:<run>:<part>              string   direct: a digest of each chunk that is in
+    spark:<run>:<part>              string   direct: a digest of each chunk that is in, with the
+                                             number of its rows
     spark:<run>:stages              set      staged: the key of every attempt's stage
     spark:<run>:<part>:<attempt>    stream   staged: its rows, id <chunk>-<row>, from 1 on
     spark:<run>:manifest            list     staged: the keys of the stages that count
@@ -88,19 +88,12 @@ class Begun(NamedTuple):
     state: str
     created_ms: int
     marker: bytes  # digests of the chunks of this partition that are in
-    chunk_rows: int  # as the run was begun with; 0: nobody has said
 
 
-def begin(
-    client: Client, run: Run, mode: Mode, partition: int, ttl_ms: int, chunk_rows: int | None = None
-) -> Begun:
-    """What a task asks first. Unless the run is `open`, it has nothing to write.
-
-    `chunk_rows`: what it would cut its partition into, unless the run was begun with others.
-    """
+def begin(client: Client, run: Run, mode: Mode, partition: int, ttl_ms: int) -> Begun:
+    """What a task asks first. Unless the run is `open`, it has nothing to write."""
     keys = [run.key, run.marker(partition), run.queries]
-    args: list[Arg] = [ttl_ms, mode, run.query, run.batch, chunk_rows or ""]
-    told: list[Any] = client.run("spark_begin", keys, args)
+    told: list[Any] = client.run("spark_begin", keys, [ttl_ms, mode, run.query, run.batch])
     state, created_ms, marker, began_as = told[0].decode(), told[1], told[2], told[3].decode()
     if state != DONE and began_as != mode:
         raise ConfigError(
@@ -108,7 +101,7 @@ def begin(
             f"is not finished. Finish it that way, or by chasqui spark recover {run.queue}; or "
             f"give another runId for {_AS_OPTIONS[mode]}"
         )
-    return Begun(state, created_ms, marker, int(told[4] or 0))
+    return Begun(state, created_ms, marker)
 
 
 def finish(client: Client, run: Run, ttl_ms: int, *, give_up: bool = False) -> int:
