@@ -83,7 +83,11 @@ def _found(rows: DataFrame, named: str) -> str:
         one for one in rows.columns if one.lower() == named.lower()
     ]
     if not alike:
-        raise ConfigError(f"there is no column {named!r:.80}; {nearest(named, rows.columns)}")
+        spelt = {one.lower(): one for one in rows.columns}
+        hint = nearest(named.lower(), [*spelt])
+        near = next((spelt[one] for one in spelt if hint == f"did you mean {one!r}?"), None)
+        known = f"known: {', '.join(rows.columns)}" if near is None else f"did you mean {near!r}?"
+        raise ConfigError(f"there is no column {named!r:.80}; {known}")
     if len(alike) > 1:
         raise ConfigError(f"there are {len(alike)} columns {named!r:.80}; rename one")
     return alike[0]
