@@ -68,6 +68,12 @@ PRINTS = {
         r"purged: 90",
         r"still dead: 30",
     ],
+    "07_enqueue_files.py": [
+        r"\|\{user0@example.org\} *\|reminder\|monday-0 *\|3 *\|",
+        r"after the program: 200 jobs wait",
+        r"0 rows came into queue mail-.*; 200 rows skipped: their ids were known",
+        r"after the command: 200 jobs wait",
+    ],
 }
 
 

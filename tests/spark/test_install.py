@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from chasquimq import wire
 from chasquimq.spark.java import find_java, java_home
 from tests.cli.kit import Chasqui
 from tests.servers import DIALECTS, Servers
-from tests.spark.launch import BIN, QUICK, launch
+from tests.spark.launch import BIN, PATIENCE_S, QUICK, launch
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +44,35 @@ def test_a_submitted_application_needs_nothing_but_the_package(
     stream = server.client().xrange(f"{{chasqui:{queue_name}}}:stream")
     assert [fields[b"n"] for _, fields in stream] == [b"mail"] * 20
     assert json.dumps(ended.told) in ended.out
+
+
+@pytest.mark.timeout(300)
+def test_a_command_is_submitted_by_its_entry(
+    servers: Servers, queue_name: str, tmp_path: Path
+) -> None:
+    server = servers.shared(DIALECTS[2])
+    entry = Chasqui(server).call("spark", "entry").out.strip()
+    assert Path(entry).is_file()
+    (tmp_path / "users.csv").write_text("user,email\n" + "".join(f"{n},u{n}\n" for n in range(30)))
+    settings = {**QUICK, "spark.ui.enabled": "false", "spark.local.dir": str(tmp_path)}
+    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    submit = [str(BIN / "spark-submit"), "--master", "local[2]", *words, entry, "enqueue"]
+    address = {"CHASQUI_REDIS_URL": server.url}
+    told = launch([*submit, queue_name, "users.csv", "--json"], tmp_path, **address).told
+    assert (told["rows"], told["added"]) == (30, 30)
+    stream = server.client().xrange(f"{{chasqui:{queue_name}}}:stream")
+    payloads = [wire.decode(wire.unpack_envelope(fields[b"d"]).payload) for _, fields in stream]
+    assert payloads == [{"user": n, "email": f"u{n}"} for n in range(30)]
+    ended = subprocess.run(
+        [*submit, queue_name, "missing.csv"],
+        cwd=tmp_path,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, **address},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert ended.returncode == 1
+    assert "chasqui: Path does not exist" in ended.stdout + ended.stderr
 
 
 @pytest.mark.timeout(300)

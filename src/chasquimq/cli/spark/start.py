@@ -80,9 +80,13 @@ def start(name: str, master: str | None = None) -> SparkSession:
     from chasquimq.spark.session import session
 
     if not is_local(master) or SparkSession.getActiveSession() is not None:
-        return session(f"chasqui {name}", master=master)
-    with _overheard():
-        return session(f"chasqui {name}", master=master or "local[*]", conf=_quiet())
+        made = session(f"chasqui {name}", master=master)
+    else:
+        with _overheard():
+            made = session(f"chasqui {name}", master=master or "local[*]", conf=_quiet())
+    # Makes it the session of this thread, without which Spark looks for no source of Python's.
+    made.createDataFrame([], "nothing INT")
+    return made
 
 
 @contextmanager
