@@ -1,7 +1,7 @@
 """A driver that runs handlers on a cluster with two executors, which are processes of their own.
 
-`python -m tests.pipelines.work_driver <home>`; a line in is an order, a line out its rows, or why there
-are none:
+`python -m tests.pipelines.work_driver <home>`; a line in is an order, a line out its rows, or why
+there are none:
 
     {"url": ..., "queue": ..., "options": {...}}
 
