@@ -19,7 +19,7 @@ from chasquimq.job import BackoffSpec
 from chasquimq.spark.pipelines import enqueue as shaped
 from tests.cli.kit import Chasqui, Ended
 from tests.servers import DialectServer, Servers
-from tests.spark.conftest import NATIVE
+from tests.spark.session import NATIVE
 from tests.spark.test_write import BATCH, ROWS, failing, numbers
 from tests.spark_redis.test_rate import crowded, moments
 from tests.spark_redis.writing import Shelf

@@ -10,9 +10,9 @@ from chasquimq.cli import render_lake as render
 from chasquimq.cli.moment import duration_ms, read_duration
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, examples
+from chasquimq.cli.spark.fault import plainly
 from chasquimq.cli.spark.place import Lake, the_lake
 from chasquimq.cli.spark.start import Master, progress, start
-from chasquimq.cli.spark.trouble import told
 
 EXAMPLES = examples(
     "chasqui spark compact --lake /data/lake                 once a night, say",
@@ -46,7 +46,7 @@ def compact(
     place = the_lake(lake, master)
     grace_ms = duration_ms(read_duration(grace, "--grace"))
     screen = Screen(as_json=as_json)
-    with told():
+    with plainly():
         spark = start("compact", master)
         from chasquimq.spark.lake import compact as work
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-import re
-import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chasquimq import wire
 from chasquimq.cli import render_spark_dlq as render
-from chasquimq.cli.aside import hushed
 from chasquimq.cli.ask import confirm, refuse
 from chasquimq.cli.bar import Bar
-from chasquimq.cli.exits import Exit
 from chasquimq.cli.near import near
 from chasquimq.cli.screen import Screen
+from chasquimq.cli.spark.fault import plainly
 from chasquimq.cli.spark.start import progress, start, where
 from chasquimq.errors import ConfigError
-from chasquimq.text import discreet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +25,6 @@ if TYPE_CHECKING:
     from chasquimq.spark.act.task import Verb
 
 PATIENCE_S = 2.0  # with a server that is away
-OF_PYSPARK = "SQLQueryContextLogger"  # which writes each error's whole trace to stderr, as JSON
 
 Cluster = Annotated[
     list[str] | None,
@@ -101,40 +94,6 @@ def check_queues(queues: Sequence[str]) -> None:
             raise ConfigError(f"a name of one queue, got '{name}'; give several with blanks")
 
 
-@contextmanager
-def failures() -> Iterator[None]:
-    """What went wrong in Spark ends the command in our words, not in a page of Java's; and so does
-    Ctrl-C, after which Spark may say anything."""
-    from pyspark.errors import PySparkException
-
-    try:
-        with hushed(OF_PYSPARK, logging.CRITICAL):
-            yield
-    except (Exception, KeyboardInterrupt) as error:
-        stopped = _was_stopped(error)
-        if not stopped and not isinstance(error, PySparkException):
-            raise
-        for note in getattr(error, "__notes__", ()):
-            print(f"chasqui: {note}", file=sys.stderr)
-        if not stopped:
-            refuse(_words(str(error)))
-        print("chasqui: stopped", file=sys.stderr)
-        raise typer.Exit(Exit.INTERRUPTED) from None
-
-
-def _was_stopped(error: BaseException | None) -> bool:
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return error is not None
-
-
-def _words(text: str) -> str:
-    """Of a task's error the last line of its Python is what happened."""
-    ours = re.findall(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", text, re.MULTILINE)
-    words = ours[-1][1] if ours else text.strip().partition("\n")[0]
-    return f"Spark failed: {discreet(words)}"
-
-
 def command(
     verb: Verb,
     queue: str,
@@ -160,7 +119,7 @@ def command(
         _tell(screen, place, verb, queue, 0, {}, dry_run)
         return
     spark = start(verb, place.master)
-    with failures():
+    with plainly():
         with progress(spark, f"reading the DLQ of {queue}"):
             chosen = _choose(spark, place, queue, clusters, sql)
         if len(chosen) and not dry_run:

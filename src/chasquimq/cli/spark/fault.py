@@ -46,26 +46,33 @@ _USAGE = re.compile(r"UNRESOLVED|PARSE_|INVALID_|DATATYPE_MISMATCH|UNSUPPORTED")
 @contextmanager
 def plainly(afterwards: Callable[[], str | None] = lambda: None) -> Iterator[None]:
     """End the command with one line on stderr, whatever Spark has to say in a hundred; and one more
-    that says how things stand, also if somebody pressed Ctrl-C."""
+    that says how things stand. Ctrl-C is told as such, though Spark may say anything after it."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     before = [(logger, logger.disabled) for logger in map(logging.getLogger, _CHATTY)]
     for logger, _ in before:
         logger.disabled = True
     try:
         yield
-    except (ChasquiError, typer.Exit):
-        raise
     except (Exception, KeyboardInterrupt) as error:
-        code = Exit.INTERRUPTED
-        if isinstance(error, Exception):
-            words, code = told(str(error))
-            print(f"chasqui: {words}", file=sys.stderr)
-        stand = afterwards()
-        if stand is not None:
-            print(f"chasqui: {stand}", file=sys.stderr)
+        stopped = _was_stopped(error)
+        if not (stopped or isinstance(error, PySparkException | Py4JError)):
+            raise
+        words, code = ("stopped", Exit.INTERRUPTED) if stopped else told(str(error))
+        for line in (*getattr(error, "__notes__", ()), words, afterwards()):
+            if line is not None:
+                print(f"chasqui: {line}", file=sys.stderr)
         raise typer.Exit(code) from None
     finally:
         for logger, was in before:
             logger.disabled = was
+
+
+def _was_stopped(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def told(text: str) -> tuple[str, Exit]:
@@ -79,10 +86,13 @@ def told(text: str) -> tuple[str, Exit]:
         return _line(_malformed(malformed[-1][1], _FILE.search(text))), Exit.FAILED
     spark = _SPARK.search(text)
     if spark:
-        code = Exit.USAGE if _USAGE.match(spark[1]) else Exit.FAILED
-        return _line(spark[2].strip().split("\n")[0]), code
+        words = spark[2].strip().split("\n")[0]
+        if _USAGE.match(spark[1]):
+            return _line(words), Exit.USAGE
+        return _line(f"Spark failed: [{spark[1]}] {words}"), Exit.FAILED
     java = _JAVA.search(text)
-    return _line(f"{java[1]}: {java[2]}" if java else text.split("\n")[0]), Exit.FAILED
+    words = f"{java[1]}: {java[2]}" if java else text.strip().split("\n")[0]
+    return _line(f"Spark failed: {words}"), Exit.FAILED
 
 
 def said(words: str) -> str:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chasquimq.cli import render_lake as render
-from chasquimq.cli.exits import Exit
 from chasquimq.cli.moment import duration_ms, read_duration
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, RedisUrl, examples
+from chasquimq.cli.spark.fault import plainly, told
 from chasquimq.cli.spark.place import Lake, Queues, check_names, the_lake
 from chasquimq.cli.spark.start import Master, SecretFile, progress, start, where
-from chasquimq.cli.spark.trouble import plain, told
 from chasquimq.errors import ConfigError
 from chasquimq.text import shown
 
@@ -78,7 +77,7 @@ def lake(
     screen = Screen(as_json=as_json)
     options = where(redis_url, secret_file, master)
     options |= {"queue": ",".join(queues), "failOnDataLoss": str(not allow_loss).lower()}
-    with told():
+    with plainly():
         spark = start("lake", master)
         running = tables(spark, place, options, pause_ms, dlq=dlq)
         with progress(spark, "bringing events in") if available_now else _nothing():
@@ -140,8 +139,9 @@ def follow(
         query.stop()
     for query in running.values():
         if (error := query.exception()) and not stop.is_set():
-            print(f"chasqui: {shown(plain(str(error)))}", file=sys.stderr)
-            raise typer.Exit(Exit.FAILED)
+            words, code = told(str(error))
+            print(f"chasqui: {words}", file=sys.stderr)
+            raise typer.Exit(code)
     return counted
 
 

@@ -11,6 +11,7 @@ from chasquimq.cli import render_lake as render
 from chasquimq.cli.moment import read_duration
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, examples
+from chasquimq.cli.spark.fault import plainly
 from chasquimq.cli.spark.place import (
     Lake,
     Limit,
@@ -27,7 +28,6 @@ from chasquimq.cli.spark.place import (
     the_path,
 )
 from chasquimq.cli.spark.start import Master, progress, start
-from chasquimq.cli.spark.trouble import told
 from chasquimq.config import one_of
 
 STATES = ("completed", "dead", "running", "retrying", "delayed", "waiting")
@@ -80,7 +80,7 @@ def lifecycle(
     patience = read_duration(stuck_after, "--stuck-after")
     begin, end = moment(since, "--since"), moment(until, "--until")
     screen = Screen(as_json=as_json)
-    with told():
+    with plainly():
         spark = start("lifecycle", master)
         from pyspark.sql import functions as f
 

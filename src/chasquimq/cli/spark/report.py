@@ -14,6 +14,7 @@ from chasquimq.cli import render_lake as render
 from chasquimq.cli.moment import read_duration, read_moment
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, examples
+from chasquimq.cli.spark.fault import plainly
 from chasquimq.cli.spark.place import (
     Lake,
     OfQueues,
@@ -26,7 +27,6 @@ from chasquimq.cli.spark.place import (
     the_lake,
 )
 from chasquimq.cli.spark.start import Master, progress, start
-from chasquimq.cli.spark.trouble import told
 from chasquimq.text import shown
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def report(
     patience, span = read_duration(stuck_after, "--stuck-after"), read_duration(length, "--for")
     when = None if deploy is None else read_moment(deploy, "--deploy")
     screen = Screen(as_json=as_json)
-    with told():
+    with plainly():
         spark = start("report", master)
         from chasquimq.spark.pipelines.summary import report as summary
         from chasquimq.spark.report import write_page

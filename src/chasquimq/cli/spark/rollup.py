@@ -11,6 +11,7 @@ from chasquimq.cli import render_lake as render
 from chasquimq.cli.moment import read_duration, read_moment
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, examples
+from chasquimq.cli.spark.fault import plainly
 from chasquimq.cli.spark.place import (
     Lake,
     Limit,
@@ -28,7 +29,6 @@ from chasquimq.cli.spark.place import (
     the_path,
 )
 from chasquimq.cli.spark.start import Master, progress, start
-from chasquimq.cli.spark.trouble import told
 from chasquimq.config import one_of
 from chasquimq.errors import ConfigError
 
@@ -101,7 +101,7 @@ def rollup(
             raise ConfigError("--sort is for --total: windows are shown in the order of time")
     begin, end = moment(since, "--since"), moment(until, "--until")
     screen = Screen(as_json=as_json)
-    with told():
+    with plainly():
         spark = start("rollup", master)
         from pyspark.sql import functions as f
 
@@ -142,7 +142,7 @@ def compare(
     place, groups = _checked(queues, lake, by, master)
     when, span = read_moment(at, "--at"), read_duration(length, "--for")
     screen = Screen(as_json=as_json)
-    with told():
+    with plainly():
         spark = start("compare", master)
         from pyspark.sql import functions as f
 

@@ -20,6 +20,7 @@ import typer
 from chasquimq.cli.moment import read_duration
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, RedisUrl, examples
+from chasquimq.cli.spark.fault import plainly
 from chasquimq.cli.spark.lake import (
     AllowLoss,
     AvailableNow,
@@ -33,7 +34,6 @@ from chasquimq.cli.spark.place import Lake, Queues, before, check_names, events,
 from chasquimq.cli.spark.report import OUT, OutFile, facts, show
 from chasquimq.cli.spark.rollup import write
 from chasquimq.cli.spark.start import Master, SecretFile, progress, start, where
-from chasquimq.cli.spark.trouble import told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +82,7 @@ def run(
     screen = Screen(as_json=as_json)
     options = where(redis_url, secret_file, master)
     options |= {"queue": ",".join(queues), "failOnDataLoss": str(not allow_loss).lower()}
-    with told():
+    with plainly():
         spark = start("run", master)
         pipeline = Pipeline(spark, place, out, back, keep_days)
         running = tables(spark, place, options, pause_ms, dlq=True)

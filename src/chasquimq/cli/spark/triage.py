@@ -13,7 +13,8 @@ from chasquimq.cli.moment import moment_ms, read_time
 from chasquimq.cli.near import near
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, RedisUrl, examples
-from chasquimq.cli.spark.dead import Place, check_queues, failures
+from chasquimq.cli.spark.dead import Place, check_queues
+from chasquimq.cli.spark.fault import plainly
 from chasquimq.cli.spark.start import Master, SecretFile, progress, start
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _clusters(
     from chasquimq.spark.pipelines.cluster import triage as cluster
 
     spark = start("triage", place.master)
-    with failures(), progress(spark, "reading the DLQ"):
+    with plainly(), progress(spark, "reading the DLQ"):
         rows = place.rows(spark, queues, payload=True)
         meant = rows
         if since_ms is not None:

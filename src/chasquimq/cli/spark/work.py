@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import threading
@@ -14,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chasquimq import errors
 from chasquimq.cli import render_spark_work as render
 from chasquimq.cli.bar import Bar
 from chasquimq.cli.moment import duration_ms, read_duration
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, Group, RedisUrl, examples
+from chasquimq.cli.spark.fault import plainly
 from chasquimq.cli.spark.start import (
     Master,
     SecretFile,
@@ -28,8 +27,7 @@ from chasquimq.cli.spark.start import (
     start,
     where,
 )
-from chasquimq.errors import ChasquiError, ConfigError, StoreError
-from chasquimq.text import discreet
+from chasquimq.errors import ConfigError, StoreError
 from chasquimq.wire import Keys
 
 if TYPE_CHECKING:
@@ -146,7 +144,7 @@ def work(
         _look_at(target)
     worker.check()  # before Spark starts, which takes a while
     screen = Screen(as_json=as_json)
-    with _in_our_words():
+    with plainly():
         spark = start(f"work {queue}", master)
         for path in files:
             spark.sparkContext.addPyFile(path)
@@ -272,26 +270,3 @@ def _watch(queue: str, said: dict[str, str], ended: threading.Event) -> None:
             done = max(done, most - left)
             bar.expect(most or 1)
             bar.reach(done)
-
-
-@contextmanager
-def _in_our_words() -> Iterator[None]:
-    """What a task raised comes wrapped in many lines of Java's."""
-    try:
-        yield
-    except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
-            raise
-        raise _ours(str(error)) from None
-
-
-def _ours(text: str) -> ChasquiError:
-    found = re.findall(r"chasquimq\.errors\.(\w+): CMQ-\d+: (.*)", text)
-    if found:
-        name, words = found[-1]
-        kind = getattr(errors, name, ChasquiError)
-        if isinstance(kind, type) and issubclass(kind, ChasquiError):
-            return kind(discreet(words))
-    lines = [line.strip(": ") for line in text.splitlines() if line.strip(": ")]
-    useful = [line for line in lines if not line.startswith("An error occurred while calling")]
-    return ChasquiError(f"Spark failed: {discreet(useful[0]) if useful else 'it said no more'}")
