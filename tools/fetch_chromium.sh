@@ -7,13 +7,13 @@
 # 3. unpack that into a root of its own, without libc: the browser starts itself anew by its own
 #    path, so it must run by the machine's loader, and comes from the machine's own release;
 # 4. let it print a page, then rename it into place.
-#
-# Needs no root and touches nothing outside the folder. Where it cannot work it says so in one
-# line; that is an error only with CI=true, where the browser is required.
 set -euo pipefail
 
 target=$1
 [[ $target == /* ]] || target=$PWD/$target
+what=Chromium
+hint="its tests will be skipped, see docs/decisions/0047-the-report.md"
+. "$(dirname "${BASH_SOURCE[0]}")/private_apt.sh"
 
 opens_a_page() {
     [[ $(timeout 60 "$1" --headless --no-sandbox --disable-gpu --dump-dom "data:text/html,<p>here</p>" 2>/dev/null) == *here* ]]
@@ -28,39 +28,7 @@ for program in chromium chromium-browser chromium-headless-shell google-chrome; 
     fi
 done
 
-give_up() {
-    if [[ ${CI:-} == true ]]; then
-        echo "no private Chromium: $1; with CI=true it must be there" >&2
-        exit 1
-    fi
-    echo "no private Chromium: $1; its tests will be skipped, see docs/decisions/0047-the-report.md" >&2
-    exit 0
-}
-
-for tool in apt-get dpkg; do
-    command -v "$tool" >/dev/null || give_up "this machine has no $tool"
-done
-
-mkdir -p "$(dirname "$target")"
-work=$(mktemp -d "$target.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-log=$work/fetch.log
-root=$work/root
-mkdir -p "$work"/{state/lists/partial,cache/archives/partial,log} "$root" "$work/bin"
-: >"$work/status" # empty: no package counts as installed, so every dependency is fetched
-
-cat >"$work/apt.conf" <<EOF
-Dir::State "$work/state";
-Dir::State::status "$work/status";
-Dir::Cache "$work/cache";
-Dir::Log "$work/log";
-APT::Install-Recommends "false";
-APT::Sandbox::User "";
-Acquire::Languages "none";
-Acquire::Retries "2";
-Acquire::http::Timeout "30";
-Acquire::https::Timeout "30";
-EOF
+prepare
 export APT_CONFIG=$work/apt.conf
 
 download() {
@@ -75,13 +43,13 @@ for package in chromium-headless-shell chromium; do # the second where the first
         break
     fi
 done
-[[ $fetched == yes ]] || give_up "apt could not download it ($(grep -E '^(E|Err)' "$log" | tail -n 1 | sed -E 's#[a-z]+://[^ ]*#the repository#g'))"
+[[ $fetched == yes ]] || not_downloaded
 
 for archive in "$work"/cache/archives/*.deb; do
     case ${archive##*/} in
     libc6_* | libc-bin_* | perl* | libperl* | systemd* | adwaita* | hicolor*) continue ;;
     esac
-    dpkg -x "$archive" "$root" >>"$log" 2>&1 || give_up "dpkg could not unpack ${archive##*/}"
+    unpack "$archive"
 done
 
 browser=$(cd "$root" && find usr/lib/chromium* -type f -perm -u+x \( -name chromium-headless-shell -o -name headless_shell -o -name chromium \) 2>/dev/null | head -n 1)
@@ -117,8 +85,5 @@ chmod +x "$work/bin/chromium"
 
 opens_a_page "$work/bin/chromium" || give_up "the downloaded program does not run here"
 version=$("$work/bin/chromium" --version 2>/dev/null | grep -oE '[0-9]+(\.[0-9]+)+' | head -n 1)
-rm -rf "$work"/{state,cache,log,fetch.log,status,apt.conf,lock,lock-frontend}
-rm -rf "$target"
-chmod 755 "$work"
-mv -T "$work" "$target" 2>/dev/null || [[ -x $target/bin/chromium ]] || give_up "could not move it to $target"
+into_place chromium
 echo "got Chromium $version"
