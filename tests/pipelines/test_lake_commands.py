@@ -222,13 +222,12 @@ def test_without_a_lake(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Follower:
-    """`chasqui spark lake` as a process of its own."""
+    """`chasqui spark lake`, or `run`, as a process of its own."""
 
-    def __init__(self, server: DialectServer, queue: str, lake: str) -> None:
+    def __init__(self, server: DialectServer, verb: str, queue: str, *words: str) -> None:
         java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it lives for seconds
         self._process = subprocess.Popen(
-            [*COMMAND, "spark", "lake", queue, "--lake", lake, "--every", "100ms", "--no-dlq",
-             "--master", "local[1]"],
+            [*COMMAND, "spark", verb, queue, *words, "--every", "100ms", "--master", "local[1]"],
             env={**os.environ, "CHASQUI_REDIS_URL": server.url, "JDK_JAVA_OPTIONS": java},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
@@ -262,7 +261,7 @@ def test_killed_and_started_again_each_event_is_there_once(
     folder = Path(lake)
     for number in (signal.SIGKILL, signal.SIGTERM):
         before = len(list(folder.glob("events/*/*/*/*.parquet")))
-        follower = Follower(server, queue_name, lake)
+        follower = Follower(server, "lake", queue_name, "--lake", lake, "--no-dlq")
 
         def some(before: int = before) -> bool:
             rows.extend(events.add(7))  # it never finds an end
@@ -277,5 +276,22 @@ def test_killed_and_started_again_each_event_is_there_once(
     url = ("--redis-url", server.url)
     last = command.call(*url, "spark", "lake", queue_name, "--lake", lake, "--available-now")
     assert last.code == 0, last.err
+    assert ids(read(spark, lake)) == placed(rows)
+    events.redis.delete(events.key)
+
+
+def test_the_whole_pipeline_goes_on_until_it_is_stopped(
+    spark: SparkSession, server: DialectServer, queue_name: str, lake: str, tmp_path: Path
+) -> None:
+    events, page = Events(server, queue_name), tmp_path / "report.html"
+    rows = events.add(100)
+    words = ("--lake", lake, "--out", str(page), "--report-every", "1s")
+    follower = Follower(server, "run", queue_name, *words)
+    wait_for(page.exists, follower)
+    first = page.stat().st_mtime_ns
+    rows += events.add(7)
+    wait_for(lambda: page.stat().st_mtime_ns > first, follower)
+    code, _, err = follower.end(signal.SIGTERM)
+    assert code == 0, err
     assert ids(read(spark, lake)) == placed(rows)
     events.redis.delete(events.key)

@@ -5,6 +5,8 @@ Spark, Java and Arrow are imported when a command runs: whoever has none of them
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from chasquimq.cli.shell import examples
@@ -29,26 +31,43 @@ spark = typer.Typer(
     name="spark",
     help="Bulk and analytical work on Spark: what happened to jobs, dead ones, and large writes.",
     epilog=examples(
-        "chasqui spark lake mail --lake /data/lake --available-now",
-        "chasqui spark rollup --lake /data/lake --since 2h",
-        "chasqui spark doctor              Java, Python, Spark, and what the server allows",
-        "chasqui spark recover mail        what a driver that died has left behind",
-        "chasqui spark enqueue mail users.parquet    a job for each row",
+        "chasqui spark run mail --lake /data/lake --available-now    all of it, once",
+        "chasqui spark rollup --lake /data/lake --since 2h           figures over time",
+        "chasqui spark triage mail                                   what jobs died of",
+        "chasqui spark enqueue mail users.parquet                    a job for each row",
+        "chasqui spark work app:handle --queue mail                  handlers in tasks",
+        "chasqui spark doctor                                        is all there?",
     ),
 )
 
-spark.command(epilog=doctor.EXAMPLES)(doctor.doctor)
-spark.command(epilog=recover.EXAMPLES)(recover.recover)
-spark.command(epilog=lake.EXAMPLES)(lake.lake)
-spark.command(epilog=compact.EXAMPLES)(compact.compact)
-spark.command(epilog=rollup.EXAMPLES)(rollup.rollup)
-spark.command(epilog=rollup.COMPARE_EXAMPLES)(rollup.compare)
-spark.command(epilog=lifecycle.EXAMPLES)(lifecycle.lifecycle)
-spark.command(epilog=triage.EXAMPLES)(triage.triage)
-spark.command(epilog=replay.EXAMPLES)(replay.replay)
-spark.command(epilog=purge.EXAMPLES)(purge.purge)
-spark.command(epilog=report.EXAMPLES)(report.report)
-spark.command(epilog=run.EXAMPLES)(run.run)
-spark.command(epilog=work.EXAMPLES)(work.work)
-spark.command(epilog=enqueue.EXAMPLES)(enqueue.enqueue)
-spark.command(epilog=entry.EXAMPLES)(entry.entry)
+WHAT_HAPPENED, DEAD, BULK, SET_UP = "What happened", "Dead jobs", "Bulk", "Set-up"
+
+
+def _add(panel: str, *commands: tuple[Callable[..., None], str]) -> None:
+    for verb, epilog in commands:
+        spark.command(rich_help_panel=panel, epilog=epilog)(verb)
+
+
+_add(
+    WHAT_HAPPENED,
+    (run.run, run.EXAMPLES),
+    (lake.lake, lake.EXAMPLES),
+    (rollup.rollup, rollup.EXAMPLES),
+    (rollup.compare, rollup.COMPARE_EXAMPLES),
+    (lifecycle.lifecycle, lifecycle.EXAMPLES),
+    (report.report, report.EXAMPLES),
+    (compact.compact, compact.EXAMPLES),
+)
+_add(
+    DEAD,
+    (triage.triage, triage.EXAMPLES),
+    (replay.replay, replay.EXAMPLES),
+    (purge.purge, purge.EXAMPLES),
+)
+_add(BULK, (enqueue.enqueue, enqueue.EXAMPLES), (work.work, work.EXAMPLES))
+_add(
+    SET_UP,
+    (doctor.doctor, doctor.EXAMPLES),
+    (recover.recover, recover.EXAMPLES),
+    (entry.entry, entry.EXAMPLES),
+)

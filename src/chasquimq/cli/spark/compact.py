@@ -15,8 +15,8 @@ from chasquimq.cli.spark.place import Lake, the_lake
 from chasquimq.cli.spark.start import Master, progress, start
 
 EXAMPLES = examples(
-    "chasqui spark compact --lake /data/lake                 once a night, say",
-    "chasqui spark compact --lake /data/lake --keep-days 90  and forget what is older",
+    "chasqui spark compact --lake /data/lake",
+    "chasqui spark compact --lake /data/lake --keep-days 90",
 )
 
 

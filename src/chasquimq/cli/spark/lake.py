@@ -18,7 +18,7 @@ from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, RedisUrl, examples
 from chasquimq.cli.spark.fault import plainly, told
 from chasquimq.cli.spark.place import Lake, Queues, check_names, the_lake
-from chasquimq.cli.spark.start import Master, SecretFile, progress, start, where
+from chasquimq.cli.spark.start import Master, SecretFile, progress, reach, start, where
 from chasquimq.errors import ConfigError
 from chasquimq.text import shown
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 EVERY = "10s"
 LOOK_S = 0.5
 EXAMPLES = examples(
-    "chasqui spark lake mail --lake /data/lake --available-now      what is there, for cron",
-    "chasqui spark lake mail orders --lake /data/lake               until it is stopped",
-    "chasqui spark lake mail --lake s3a://data/lake --every 1m --secret-file /run/secrets/redis",
+    "chasqui spark lake mail --lake /data/lake --available-now    once, for cron",
+    "chasqui spark lake mail orders --lake /data/lake             until stopped",
+    "chasqui spark lake mail --lake s3a://data/lake --secret-file /run/secrets/redis",
 )
 
 AvailableNow = Annotated[
@@ -76,6 +76,7 @@ def lake(
     place, pause_ms = the_lake(lake, master), read_every(every, available_now)
     screen = Screen(as_json=as_json)
     options = where(redis_url, secret_file, master)
+    reach(options)
     options |= {"queue": ",".join(queues), "failOnDataLoss": str(not allow_loss).lower()}
     with plainly():
         spark = start("lake", master)

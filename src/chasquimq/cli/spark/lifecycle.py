@@ -33,10 +33,10 @@ from chasquimq.config import one_of
 STATES = ("completed", "dead", "running", "retrying", "delayed", "waiting")
 ORDERS = {"last": "last_seen", "slowest": "total_ms", "busiest": "run_ms", "starts": "starts"}
 EXAMPLES = examples(
-    "chasqui spark lifecycle --lake /data/lake --stuck               jobs that do not move",
-    "chasqui spark lifecycle mail --lake /data/lake --sort slowest   those that took longest",
+    "chasqui spark lifecycle --lake /data/lake --stuck        what does not move",
+    "chasqui spark lifecycle mail --lake /data/lake --sort slowest",
     "chasqui spark lifecycle --lake /data/lake --job welcome:42",
-    "chasqui spark lifecycle --lake /data/lake --out /data/jobs      a row for each job",
+    "chasqui spark lifecycle --lake /data/lake --out /data/jobs",
 )
 
 

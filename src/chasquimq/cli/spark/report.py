@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 OUT = "chasqui-report.html"
 EXAMPLES = examples(
-    "chasqui spark report --lake /data/lake                          what is in it",
+    "chasqui spark report --lake /data/lake",
     "chasqui spark report mail --lake /data/lake --since 7d --out week.html",
     "chasqui spark report --lake /data/lake --deploy 2026-11-16T09:00Z --for 2h",
 )

@@ -51,15 +51,15 @@ ORDERS = (
     "wait_p99_ms",
 )
 EXAMPLES = examples(
-    "chasqui spark rollup --lake /data/lake --since 2h                   minute by minute",
-    "chasqui spark rollup mail --lake /data/lake --every 1h --by queue   hour by hour",
-    "chasqui spark rollup --lake /data/lake --total --sort run_p95_ms    the slowest names",
-    "chasqui spark rollup --lake /data/lake --total --sort failure_rate  the most failing",
+    "chasqui spark rollup --lake /data/lake --since 2h              by the minute",
+    "chasqui spark rollup mail --lake /data/lake --every 1h --by queue",
+    "chasqui spark rollup --lake /data/lake --total --sort run_p95_ms",
+    "chasqui spark rollup --lake /data/lake --total --sort failure_rate",
     "chasqui spark rollup --lake /data/lake --every 1h --out /data/rollup",
 )
 COMPARE_EXAMPLES = examples(
-    "chasqui spark compare --lake /data/lake --at 2026-11-16T09:00Z          an hour each",
-    "chasqui spark compare mail --lake /data/lake --at 2026-11-16 --for 1d   a day each",
+    "chasqui spark compare --lake /data/lake --at 2026-11-16T09:00Z",
+    "chasqui spark compare mail --lake /data/lake --at 2026-11-16 --for 1d",
 )
 
 By = Annotated[

@@ -33,7 +33,7 @@ from chasquimq.cli.spark.lake import (
 from chasquimq.cli.spark.place import Lake, Queues, before, check_names, events, the_lake
 from chasquimq.cli.spark.report import OUT, OutFile, facts, show
 from chasquimq.cli.spark.rollup import write
-from chasquimq.cli.spark.start import Master, SecretFile, progress, start, where
+from chasquimq.cli.spark.start import Master, SecretFile, progress, reach, start, where
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from chasquimq.spark.report.data import ReportData
 
 EXAMPLES = examples(
-    "chasqui spark run mail --lake /data/lake --available-now        once, for cron",
+    "chasqui spark run mail --lake /data/lake --available-now    once, for cron",
     "chasqui spark run mail orders --lake /data/lake --out /var/www/jobs.html",
-    "chasqui spark run mail --lake /data/lake --report-every 15m --since 30d --keep-days 90",
+    "chasqui spark run mail --lake /data/lake --report-every 15m --keep-days 90",
 )
 
 
@@ -81,6 +81,7 @@ def run(
     often, back = read_duration(report_every, "--report-every"), read_duration(since, "--since")
     screen = Screen(as_json=as_json)
     options = where(redis_url, secret_file, master)
+    reach(options)
     options |= {"queue": ",".join(queues), "failOnDataLoss": str(not allow_loss).lower()}
     with plainly():
         spark = start("run", master)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from importlib.util import find_spec
@@ -20,6 +20,7 @@ from chasquimq.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PATIENCE_S = 2.0  # with a server that is away
 LOOK_S = 0.2  # between two looks at how far Spark is
 NOISE = (
     b"WARNING: Using incubator modules",
@@ -64,6 +65,17 @@ def where(redis_url: str | None, secret_file: str | None, master: str | None) ->
         )
     os.environ[URL_VARIABLE] = url  # Spark's processes are our children, and see what we see
     return {"urlEnv": URL_VARIABLE}
+
+
+def reach(options: Mapping[str, str]) -> None:
+    """Raise, if the server is away or does not let us in: Spark takes a while to start, and longer
+    to find out."""
+    need_spark()
+    from chasquimq.spark.client import Client
+    from chasquimq.spark.options import where_options
+
+    with Client(where_options(options).address(), patience_s=PATIENCE_S) as client:
+        client.ask("PING")
 
 
 def need_spark() -> None:
