@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,7 @@ def test_submitted_it_brings_events_into_the_lake(
         [BIN / "spark-submit", "--master", "local[2]", *conf, submit.__file__, *words,
          "--redis-url", server.url],
         capture_output=True, text=True, timeout=PATIENCE_S, cwd=tmp_path,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert f"brought {len(rows)} events" in ended.stdout
