@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from spark_memory import CONF, Watch
+from spark_memory import Watch
 
 from chasquimq.spark.lake.compact import CompactOptions, compact
 from chasquimq.spark.lake.keep import keep
@@ -65,7 +65,7 @@ class Steps:
 def main(orders: dict[str, Any]) -> None:
     conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
     conf |= {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "4"}
-    conf |= CONF | {"spark.ui.showConsoleProgress": "false"}
+    conf |= {"spark.ui.showConsoleProgress": "false"}
     spark = session("bench", master="local[2]", conf=conf)
     spark.sparkContext.setLogLevel("OFF")
     steps = Steps(spark, orders["url"])

@@ -64,11 +64,17 @@ MEANINGS = {
 }
 
 
+MANY = 8  # commands of a group: more of them have pages of their own
+
+
 def pages() -> dict[Path, str]:
     root = build()
     found = {REFERENCE / "cli.md": _front(root)}
     for name, command in _commands(root):
-        found[REFERENCE / "cli" / f"{name}.md"] = _page(name, command)
+        large = _is_group(command) and len(_commands(command)) > MANY
+        found[REFERENCE / "cli" / f"{name}.md"] = (_index if large else _page)(name, command)
+        for sub, one in _commands(command) if large else ():
+            found[REFERENCE / "cli" / f"{name}-{sub}.md"] = _page(f"{name} {sub}", one)
     return found
 
 
@@ -103,6 +109,14 @@ def _page(name: str, command: Any) -> str:
     for sub, one in _commands(command):
         parts.append(f"## {sub}\n\n{_body(f'chasqui {name} {sub}', one)}".rstrip())
     return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _index(name: str, command: Any) -> str:
+    """Of a group that has a page for each of its commands."""
+    rows = [f"| [`{sub}`]({name}-{sub}.md) | {_first(one)} |" for sub, one in _commands(command)]
+    table = "| command | what it does |\n|---|---|\n" + "\n".join(rows)
+    parts = [f"# chasqui {name}\n\n{NOTE}\n\n[The command line](../cli.md)", _help(command), table]
+    return "\n\n".join((*parts, _examples(command.epilog))) + "\n"
 
 
 def _body(line: str, command: Any) -> str:

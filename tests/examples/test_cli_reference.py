@@ -63,6 +63,7 @@ def option_names(command: Any) -> set[str]:
 
 def lines(page: Path) -> list[str]:
     text = re.sub(r"\\\n\s*", " ", page.read_text())
+    text = re.sub(r"\$\((chasqui [^)]*)\)", r"\n\1\n", text)  # a line within a line
     found = [line for line in _LINE.findall(text) if not re.search(r"\[(OPTIONS|--)", line)]
     return found + [shlex.join(json.loads(args)) for args in _ARGS.findall(text)]
 

@@ -9,7 +9,7 @@ from chasquimq.cli.spark.start import Master, SecretFile
 
 EXAMPLES = examples(
     "chasqui spark purge mail --cluster 3fa2b81c07           it asks first",
-    'chasqui spark purge mail --where "failed_at < now() - INTERVAL 30 DAYS" --dry-run',
+    "chasqui spark purge mail --where \"failed_at < '2026-10-01'\" --dry-run",
     "chasqui spark purge mail --cluster 3fa2b81c07 --cluster 99c0a1d2e4 --yes",
 )
 
