@@ -14,7 +14,7 @@ WIDEST = 160  # of a value, in a table of examples
 
 
 class Progress(Protocol):
-    """As chasquimq.spark.write.progress tells of a run."""
+    """As chasquimq.spark.progress tells of a run."""
 
     @property
     def state(self) -> str: ...

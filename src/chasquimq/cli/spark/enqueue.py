@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 5
 PASSWORD_VARIABLE = "CHASQUI_JDBC_PASSWORD"  # noqa: S105  # not a secret: the name of one
 EXAMPLES = examples(
-    "chasqui spark enqueue mail users.parquet --name welcome    a job for each row",
-    "chasqui spark enqueue mail users.csv --dry-run             what would be written",
-    "chasqui spark enqueue mail users.csv --id-column user_id   no user twice, in any run",
-    "chasqui spark enqueue mail 's3a://exports/*.jsonl' --rate 200 --run-id exports-monday",
-    'chasqui spark enqueue mail o.csv --query "SELECT id, total FROM source WHERE total > 100"',
-    "chasqui spark enqueue mail --table shop.orders --name-column kind --column id --column total",
+    "chasqui spark enqueue mail users.parquet --name welcome   a job for each row",
+    "chasqui spark enqueue mail users.csv --dry-run   what would be written",
+    "chasqui spark enqueue mail users.csv --id-column user   no user twice",
+    "chasqui spark enqueue mail '/exports/*.jsonl' --rate 200 --run-id monday",
+    'chasqui spark enqueue mail o.csv --query "SELECT * FROM source WHERE paid"',
+    "chasqui spark enqueue mail --table shop.orders --name-column kind",
 )
 
 

@@ -9,8 +9,8 @@ from chasquimq.cli.shell import examples
 from chasquimq.errors import ConfigError
 
 EXAMPLES = examples(
-    'spark-submit --master yarn "$(chasqui spark entry)" enqueue mail s3a://exports/today.parquet',
-    'spark-submit --master k8s://... "$(chasqui spark entry)" enqueue mail --table shop.orders',
+    "chasqui spark entry",
+    'spark-submit --master yarn "$(chasqui spark entry)" enqueue mail u.parquet',
 )
 
 

@@ -13,7 +13,7 @@ from chasquimq.errors import ChasquiError
 
 if TYPE_CHECKING:
     from chasquimq.spark.options import SinkOptions
-    from chasquimq.spark.write.progress import Progress
+    from chasquimq.spark.progress import Progress
 
 LOOK_S = 0.2  # between two looks
 PATIENCE_S = 2.0  # with a server that is away: the tasks have their own
@@ -52,8 +52,8 @@ class Watch:
         return None
 
     def look(self) -> Progress:
+        from chasquimq.spark import progress
         from chasquimq.spark.client import Client
-        from chasquimq.spark.write import progress
         from chasquimq.spark.write.run import Run
 
         run = Run(self._options.queue, self._options.run_id or "")
