@@ -20,8 +20,9 @@ from chasquimq.errors import ChasquiError
 from chasquimq.text import discreet, shown
 
 WIDEST = 600
-# Loggers of Spark's Python that tell each error once more, as JSON with all of Java's trace.
-_CHATTY = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+# Loggers of Spark's Python that tell each error, or a Ctrl-C, once more, with all of its trace.
+# The root's own, which Py4J uses, passes on what others say all the same.
+_CHATTY = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "")
 # What messages of tasks call the options of the sink, and people at a terminal do not.
 _SAID: dict[str, str] = {
     "onFull=wait": "--on-full wait",
