@@ -15,7 +15,7 @@ EXAMPLES = examples(
     "chasqui spark replay mail --cluster 3fa2b81c07    it asks first",
     "chasqui spark replay mail --cluster 3fa2b81c07 --dry-run",
     "chasqui spark replay mail --where \"error LIKE '%timeout%'\" --rate 100",
-    "chasqui spark replay mail --where \"payload LIKE '%acme%' AND attempt > 4\"",
+    "chasqui spark replay mail --where \"payload LIKE '%acme%' AND attempt >= 5\"",
     "chasqui spark replay mail --all --yes --json",
 )
 

@@ -41,7 +41,7 @@ EXAMPLES = examples(
     "chasqui spark work app.tasks:handle --queue mail",
     "chasqui spark work app.tasks:router --queue mail --tasks 8 --concurrency 4",
     "chasqui spark work app:handle --queue mail --time-slice 50m --out /lake/runs",
-    "chasqui spark work app:handle --queue mail --master spark://... --py-file a.zip",
+    "chasqui spark work app:handle --queue mail --master spark://... --py-file a.py",
     "chasqui spark work app.tasks:handle --queue mail --json | jq .outcomes",
 )
 
