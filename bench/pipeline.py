@@ -1,7 +1,6 @@
 """What an event costs in the pipeline, by how many there are: `make bench-pipeline`.
 
-Each size runs in a process of its own, with a JVM of its own that has run all steps on a few events
-before. The tables show medians of the rounds. `--quick` takes a few events and a minute.
+Each size runs in a process of its own, with a JVM of its own that has run all steps before. The tables show medians of the rounds. `--quick` takes a few events and a minute.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from chasquimq.server import Server, find_server
 
 REPORTS = Path(__file__).parent / "reports"
 CHILD = Path(__file__).with_name("pipeline_child.py")
+WARM, WARM_EVENTS = "bench-warm", 50_000
 FEW = 1_000  # events that tell what each step costs by itself
 STEPS = {
     "lake": "read from Redis, written as Parquet",
@@ -44,6 +44,7 @@ def main(words: list[str]) -> None:
     binary = find_server(kind="redis", at_least=AT_LEAST["redis"])
     runs: list[dict[str, Any]] = []
     with Server(binary) as server, Progress(given.rounds) as progress:
+        spark_field.fill(server.url, WARM, "events", WARM_EVENTS)
         for events in (FEW, *given.sizes):
             spark_field.fill(server.url, queue_of(events), "events", events)
         patience = given.patience
@@ -75,7 +76,8 @@ def queue_of(events: int) -> str:
 
 
 def run(url: str, events: int) -> dict[str, Any]:
-    orders = {"url": url, "queue": queue_of(events), "warm": queue_of(FEW), "events": events}
+    orders = {"url": url, "queue": queue_of(events), "events": events}
+    orders |= {"warm": [WARM, WARM_EVENTS]}
     command = [sys.executable, str(CHILD), json.dumps(orders)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -69,8 +69,8 @@ def main(orders: dict[str, Any]) -> None:
     spark = session("bench", master="local[2]", conf=conf)
     spark.sparkContext.setLogLevel("OFF")
     steps = Steps(spark, orders["url"])
-    for _ in range(2):
-        steps.run(orders["warm"], 1_000)
+    for _ in range(2):  # until Java has compiled what it runs
+        steps.run(*orders["warm"])
     with Watch() as watch:
         steps.run(orders["queue"], orders["events"])
     java = Path(f"/proc/{SparkContext._gateway.proc.pid}/status").read_text()
