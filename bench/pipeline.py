@@ -1,6 +1,7 @@
 """What an event costs in the pipeline, by how many there are: `make bench-pipeline`.
 
-Each size runs in a process of its own, with a JVM of its own that has run all steps before. The tables show medians of the rounds. `--quick` takes a few events and a minute.
+Each size runs in a process of its own, with a JVM of its own that has run all steps before. The
+tables show medians of the rounds. `--quick` takes a few events and a minute.
 """
 
 from __future__ import annotations
