@@ -13,7 +13,7 @@ target=$1
 [[ $target == /* ]] || target=$PWD/$target
 what=Chromium
 hint="its tests will be skipped, see docs/decisions/0047-the-report.md"
-. "$(dirname "${BASH_SOURCE[0]}")/private_apt.sh"
+. "${BASH_SOURCE[0]%/*}/private_apt.sh"
 
 opens_a_page() {
     [[ $(timeout 60 "$1" --headless --no-sandbox --disable-gpu --dump-dom "data:text/html,<p>here</p>" 2>/dev/null) == *here* ]]

@@ -13,7 +13,7 @@ wanted=8.6
 [[ $target == /* ]] || target=$PWD/$target
 what="Redis $wanted"
 hint="its tests will be skipped, see docs/how-to/servers.md"
-. "$(dirname "${BASH_SOURCE[0]}")/private_apt.sh"
+. "${BASH_SOURCE[0]%/*}/private_apt.sh"
 
 if [[ -x $target/bin/redis-server ]] && "$target/bin/redis-server" --version >/dev/null 2>&1; then
     exit 0

@@ -109,6 +109,16 @@ def test_plots_show_what_the_lake_counts_and_handlers_saw(
     assert report.code == 0 and report.out.endswith(f"the report: {out}\n")
 
 
+def test_a_queue_in_which_nothing_happened_has_a_report(
+    spark: SparkSession, server: DialectServer, queue_name: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "report.html"
+    words = (queue_name, "--lake", str(tmp_path / "lake"), "--out", str(out), "--available-now")
+    ended = Chasqui(server).call("--redis-url", server.url, "spark", "run", *words)
+    assert ended.code == 0, ended.err
+    assert "(no events)" in ended.out and out.exists()
+
+
 def test_a_window_is_as_long_as_the_page_wants() -> None:
     for length in LENGTHS:
         assert length_for(length * WINDOWS) == length

@@ -30,7 +30,7 @@ from chasquimq.cli.spark.lake import (
     read_every,
     tables,
 )
-from chasquimq.cli.spark.place import Lake, Queues, before, check_names, events, the_lake
+from chasquimq.cli.spark.place import Lake, Queues, before, check_names, the_lake
 from chasquimq.cli.spark.report import OUT, OutFile, facts, show
 from chasquimq.cli.spark.rollup import write
 from chasquimq.cli.spark.start import Master, SecretFile, progress, reach, start, where
@@ -111,6 +111,7 @@ class Pipeline:
 
     def once(self) -> ReportData:
         from chasquimq.spark.lake.compact import CompactOptions, compact
+        from chasquimq.spark.lake.table import read
         from chasquimq.spark.pipelines import rollup
         from chasquimq.spark.pipelines.summary import report
         from chasquimq.spark.report import write_page
@@ -118,12 +119,12 @@ class Pipeline:
         now = datetime.fromtimestamp(time.time(), UTC)
         # What came in late belongs to its own day; one that is later than a day is for `rollup`.
         yesterday = (now - timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-        recent = events(self._spark, self._lake, None, before(yesterday))
+        recent = read(self._spark, self._lake, since=before(yesterday))
         write(rollup(recent, since=yesterday), f"{self._lake}/rollup")
         begin = now - self._back
         data = report(
-            events(self._spark, self._lake, None, before(begin)),
-            events(self._spark, self._lake, None, begin, table="dlq"),
+            read(self._spark, self._lake, since=before(begin)),
+            read(self._spark, self._lake, "dlq", since=begin),
             since=begin,
             facts=facts(self._spark, self._lake),
         )
@@ -131,12 +132,18 @@ class Pipeline:
         compact(self._spark, self._lake, CompactOptions(keep_days=self._keep_days))
         return data
 
+    def has_begun(self) -> bool:
+        """Has the lake anything to show?"""
+        from chasquimq.spark.lake.files import Files
+
+        return bool(Files(self._spark, self._lake).folders("events"))
+
     def now_and_then(self, often: timedelta) -> NowAndThen:
         return NowAndThen(self, often)
 
 
 class NowAndThen:
-    """Called whenever there is time; does it when it is due, and at the first call."""
+    """Called whenever there is time; does it when it is due, at first when something came in."""
 
     def __init__(self, pipeline: Pipeline, often: timedelta) -> None:
         self._pipeline = pipeline
@@ -144,6 +151,8 @@ class NowAndThen:
         self._due = time.monotonic()
 
     def __call__(self, stop: threading.Event) -> None:
-        if time.monotonic() >= self._due and not stop.is_set():
+        if time.monotonic() < self._due or stop.is_set():
+            return
+        if self._pipeline.has_begun():
             self._pipeline.once()
             self._due = time.monotonic() + self._often_s
