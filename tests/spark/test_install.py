@@ -72,7 +72,7 @@ def test_a_command_is_submitted_by_its_entry(
         timeout=PATIENCE_S,
     )
     assert ended.returncode == 1
-    assert "chasqui: Path does not exist" in ended.stdout + ended.stderr
+    assert "Path does not exist" in ended.stdout + ended.stderr
 
 
 @pytest.mark.timeout(300)
