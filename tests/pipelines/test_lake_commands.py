@@ -202,6 +202,8 @@ def test_when_the_lake_falls_behind(call: Call, server: DialectServer, queue_nam
         (["rollup", "--every", "soon"], "--every: 'soon' is no duration"),
         (["lifecycle", "--state", "done"], "--state must be one of completed"),
         (["lake", "a{b}"], "queue name"),
+        (["lake", "mail,orders"], "a name of one queue, got 'mail,orders'"),
+        (["rollup", "mail,orders"], "a name of one queue, got 'mail,orders'"),
         (["lake", "mail", "--available-now", "--every", "1s"], "not both"),
         (["compact", "--grace", "x"], "--grace: 'x' is no duration"),
         (["compare", "--at", "noon"], "--at: 'noon' is no moment"),

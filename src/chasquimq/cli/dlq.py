@@ -99,9 +99,8 @@ def peek(
         screen.show(*(render.full(queue, row, now_ms, payload=most) for row in rows))
     else:
         most = render.DATA_CHARS if payload_limit is None else payload_limit
-        width = screen.console.width if screen.is_terminal else None
         shown = most if payload or payload_limit is not None else None
-        table = render.entries(queue, rows, now_ms, payload=shown, width=width)
+        table = render.entries(queue, rows, now_ms, payload=shown, width=screen.width)
         screen.show(table, render.reasons(rows, dead))
     if len(rows) == limit and limit < dead:
         print(f"go on with --after {rows[-1]['dlq_id']}", file=sys.stderr)

@@ -79,7 +79,7 @@ def list_specs(
     if as_json:
         screen.json([render.spec_json(one, now_ms) for one in listed])
         return
-    screen.show(render.specs(listed, now_ms, more=len(found) > limit, width=_width(screen)))
+    screen.show(render.specs(listed, now_ms, more=len(found) > limit, width=screen.width))
 
 
 @repeatable.command(
@@ -162,7 +162,7 @@ def add(
         screen.json(told)
         return
     screen.say(shown(own_key))
-    screen.show(render.fires(fires, now_ms, width=_width(screen)))
+    screen.show(render.fires(fires, now_ms, width=screen.width))
     if paused:
         print(f"it is paused: chasqui repeatable resume {shown(queue)} KEY", file=sys.stderr)
 
@@ -235,14 +235,10 @@ def next_fires(
     if as_json:
         screen.json(render.fires_json(found))
     else:
-        screen.show(render.fires(found, now_ms, width=_width(screen)))
+        screen.show(render.fires(found, now_ms, width=screen.width))
 
 
 # -- inside ----------------------------------------------------------------------------------------
-
-
-def _width(screen: Screen) -> int | None:
-    return screen.console.width if screen.is_terminal else None
 
 
 def _change(

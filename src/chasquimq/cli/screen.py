@@ -51,6 +51,11 @@ class Screen:
         self.console = Console(file=self._out, highlight=False)
 
     @property
+    def width(self) -> int | None:
+        """How wide what is shown may be; None: as wide as it is."""
+        return self.console.width if self.is_terminal else None
+
+    @property
     def is_live(self) -> bool:
         """Can be drawn over and over again: a terminal that knows how to move its cursor."""
         return self.is_terminal and not self.console.is_dumb_terminal

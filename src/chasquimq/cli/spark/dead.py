@@ -15,6 +15,7 @@ from chasquimq.cli.bar import Bar
 from chasquimq.cli.near import near
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.spark.fault import plainly
+from chasquimq.cli.spark.place import check_queues
 from chasquimq.cli.spark.start import progress, start, where
 from chasquimq.errors import ConfigError
 
@@ -85,13 +86,6 @@ class Place:
             if isinstance(reply, Exception):
                 raise as_error(reply, str(command[0]))
         return replies
-
-
-def check_queues(queues: Sequence[str]) -> None:
-    for name in queues:
-        wire.check_queue_name(name)
-        if "," in name:
-            raise ConfigError(f"a name of one queue, got '{name}'; give several with blanks")
 
 
 def command(

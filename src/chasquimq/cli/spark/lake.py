@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +17,7 @@ from chasquimq.cli.moment import duration_ms, read_duration
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, RedisUrl, examples
 from chasquimq.cli.spark.fault import plainly, told
-from chasquimq.cli.spark.place import Lake, Queues, check_names, the_lake
+from chasquimq.cli.spark.place import Lake, Queues, check_queues, the_lake
 from chasquimq.cli.spark.start import Master, SecretFile, progress, reach, start, where
 from chasquimq.errors import ConfigError
 from chasquimq.text import shown
@@ -72,12 +72,10 @@ def lake(
     exit code 0. Events that were trimmed before they could be read end it with exit code 1, unless
     --allow-loss.
     """
-    check_names(queues)
+    check_queues(queues)
     place, pause_ms = the_lake(lake, master), read_every(every, available_now)
     screen = Screen(as_json=as_json)
-    options = where(redis_url, secret_file, master)
-    reach(options)
-    options |= {"queue": ",".join(queues), "failOnDataLoss": str(not allow_loss).lower()}
+    options = reached(queues, where(redis_url, secret_file, master), allow_loss)
     with plainly():
         spark = start("lake", master)
         running = tables(spark, place, options, pause_ms, dlq=dlq)
@@ -87,6 +85,13 @@ def lake(
         screen.json({"lake": place, "queues": queues, "rows": counted})
     else:
         screen.say(render.brought_in(place, counted))
+
+
+def reached(queues: Sequence[str], where: Mapping[str, str], allow_loss: bool) -> dict[str, str]:
+    """Options of the queries; raises, if the server cannot be reached."""
+    reach(where)
+    loss = {"failOnDataLoss": str(not allow_loss).lower()}
+    return {**where, "queue": ",".join(queues), **loss}
 
 
 def tables(

@@ -19,7 +19,7 @@ from chasquimq.cli.spark.place import (
     Out,
     Since,
     Until,
-    check_names,
+    check_queues,
     collected,
     events,
     moment,
@@ -72,7 +72,7 @@ def lifecycle(
 
     A job of which the first events are older than --since seems younger than it is.
     """
-    check_names(queues)
+    check_queues(queues)
     place = the_lake(lake, master)
     if state is not None:
         one_of("--state", state, STATES)
@@ -107,5 +107,4 @@ def lifecycle(
                 return
             lines = list(collected(found.limit(limit + 1)))
             left = found.count() - limit if len(lines) > limit else 0
-    width = screen.console.width if screen.is_terminal else None
-    screen.show(render.lives(lines[:limit], round(time.time() * 1000), width, left))
+    screen.show(render.lives(lines[:limit], round(time.time() * 1000), screen.width, left))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,9 +73,11 @@ def the_path(given: str, master: str | None) -> str:
     return os.path.abspath(given)
 
 
-def check_names(queues: list[str] | None) -> None:
-    for queue in queues or ():
-        wire.check_queue_name(queue)
+def check_queues(queues: Sequence[str] | None) -> None:
+    for name in queues or ():
+        wire.check_queue_name(name)
+        if "," in name:  # which the source takes for two
+            raise ConfigError(f"a name of one queue, got '{name}'; give several with blanks")
 
 
 def moment(text: str | None, option: str) -> datetime | None:

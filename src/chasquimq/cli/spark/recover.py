@@ -149,8 +149,7 @@ def _list_runs(screen: Screen, queue: str, found: list[Unfinished]) -> None:
     if screen.as_json:
         screen.json({"queue": queue, "runs": told})
     else:
-        width = screen.console.width if screen.is_terminal else None
-        screen.show(render.unfinished(queue, told, width))
+        screen.show(render.unfinished(queue, told, screen.width))
 
 
 def _plan(

@@ -21,7 +21,7 @@ from chasquimq.cli.spark.place import (
     Since,
     Until,
     before,
-    check_names,
+    check_queues,
     events,
     moment,
     the_lake,
@@ -77,7 +77,7 @@ def report(
 ) -> None:
     """One HTML file with plots, which needs no network: throughput, latencies, failures, depth,
     when jobs wait, names, dead letters, schedules, jobs that are stuck."""
-    check_names(queues)
+    check_queues(queues)
     place = the_lake(lake, master)
     begin, end = moment(since, "--since"), moment(until, "--until")
     window = None if every is None else read_duration(every, "--every")

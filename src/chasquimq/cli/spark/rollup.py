@@ -20,7 +20,7 @@ from chasquimq.cli.spark.place import (
     Since,
     Until,
     before,
-    check_names,
+    check_queues,
     collected,
     events,
     moment,
@@ -155,13 +155,13 @@ def compare(
     if as_json:
         screen.json({"at": when.isoformat(), "seconds": span.total_seconds(), "rows": lines})
     else:
-        screen.show(render.compared(lines, groups, _width(screen)))
+        screen.show(render.compared(lines, groups, screen.width))
 
 
 def _checked(
     queues: list[str] | None, lake: str | None, by: str, master: str | None
 ) -> tuple[str, tuple[str, ...]]:
-    check_names(queues)
+    check_queues(queues)
     one_of("--by", by, ("name", "queue", "all"))
     groups = {"name": ("queue", "name"), "queue": ("queue",), "all": ()}
     return the_lake(lake, master), groups[by]
@@ -176,7 +176,7 @@ def _show(
     lines = list(collected(found.limit(limit + 1)))
     left = found.count() - limit if len(lines) > limit else 0
     draw = render.totals if total else render.windows
-    screen.show(draw(lines[:limit], groups, _width(screen), left))
+    screen.show(draw(lines[:limit], groups, screen.width, left))
 
 
 def write(found: DataFrame, out: str) -> None:
@@ -185,7 +185,3 @@ def write(found: DataFrame, out: str) -> None:
 
     days = found.withColumn("date", f.to_date("window_start")).write.partitionBy("date")
     days.mode("overwrite").option("partitionOverwriteMode", "dynamic").parquet(out)
-
-
-def _width(screen: Screen) -> int | None:
-    return screen.console.width if screen.is_terminal else None

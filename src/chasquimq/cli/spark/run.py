@@ -27,13 +27,14 @@ from chasquimq.cli.spark.lake import (
     EventsCap,
     Every,
     follow,
+    reached,
     read_every,
     tables,
 )
-from chasquimq.cli.spark.place import Lake, Queues, before, check_names, the_lake
+from chasquimq.cli.spark.place import Lake, Queues, before, check_queues, the_lake
 from chasquimq.cli.spark.report import OUT, OutFile, facts, show
 from chasquimq.cli.spark.rollup import write
-from chasquimq.cli.spark.start import Master, SecretFile, progress, reach, start, where
+from chasquimq.cli.spark.start import Master, SecretFile, progress, start, where
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,13 +77,11 @@ def run(
     It goes on where it was, whenever and however it was stopped. Ctrl-C or SIGTERM ends it with
     exit code 0.
     """
-    check_names(queues)
+    check_queues(queues)
     place, pause_ms = the_lake(lake, master), read_every(every, available_now)
     often, back = read_duration(report_every, "--report-every"), read_duration(since, "--since")
     screen = Screen(as_json=as_json)
-    options = where(redis_url, secret_file, master)
-    reach(options)
-    options |= {"queue": ",".join(queues), "failOnDataLoss": str(not allow_loss).lower()}
+    options = reached(queues, where(redis_url, secret_file, master), allow_loss)
     with plainly():
         spark = start("run", master)
         pipeline = Pipeline(spark, place, out, back, keep_days)

@@ -13,8 +13,9 @@ from chasquimq.cli.moment import moment_ms, read_time
 from chasquimq.cli.near import near
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, RedisUrl, examples
-from chasquimq.cli.spark.dead import Place, check_queues
+from chasquimq.cli.spark.dead import Place
 from chasquimq.cli.spark.fault import plainly
+from chasquimq.cli.spark.place import check_queues
 from chasquimq.cli.spark.start import Master, SecretFile, progress, start
 
 if TYPE_CHECKING:
@@ -81,8 +82,7 @@ def triage(
     elif full and found:
         screen.show(*(render.full(one, now_ms) for one in found[:limit]))
     else:
-        width = screen.console.width if screen.is_terminal else None
-        screen.show(render.clusters(queues, found, limit, dead, now_ms, width))
+        screen.show(render.clusters(queues, found, limit, dead, now_ms, screen.width))
 
 
 def _clusters(

@@ -155,15 +155,11 @@ def work(
     if as_json:
         screen.json(told)
     else:
-        screen.show(*render.sheets(queue, told, _width(screen)))
+        screen.show(*render.sheets(queue, told, screen.width))
 
 
 def _ms(text: str | None, option: str) -> int | None:
     return None if text is None else duration_ms(read_duration(text, option))
-
-
-def _width(screen: Screen) -> int | None:
-    return screen.console.width if screen.is_terminal else None
 
 
 def _found(path: str) -> str:
