@@ -28,7 +28,7 @@ from chasquimq.server import Server, find_server
 
 REPORTS = Path(__file__).parent / "reports"
 CHILD = Path(__file__).with_name("pipeline_child.py")
-WARM, WARM_EVENTS = "bench-warm", 50_000
+WARM = "bench-warm"
 FEW = 1_000  # events that tell what each step costs by itself
 STEPS = {
     "lake": "read from Redis, written as Parquet",
@@ -45,7 +45,7 @@ def main(words: list[str]) -> None:
     binary = find_server(kind="redis", at_least=AT_LEAST["redis"])
     runs: list[dict[str, Any]] = []
     with Server(binary) as server, Progress(given.rounds) as progress:
-        spark_field.fill(server.url, WARM, "events", WARM_EVENTS)
+        spark_field.fill(server.url, WARM, "events", given.warm)
         for events in (FEW, *given.sizes):
             spark_field.fill(server.url, queue_of(events), "events", events)
         patience = given.patience
@@ -53,10 +53,11 @@ def main(words: list[str]) -> None:
             for events in (FEW, *given.sizes):
                 progress.show(number, f"{events:,} events", "all steps")
                 patience = wait_for_quiet(patience)
-                runs.append(run(server.url, events))
+                runs.append(run(server.url, events, given))
     facts = machine() | {
         "versions": f"pyspark {pyspark.__version__}, redis {'.'.join(map(str, binary.version))}",
-        "session": "local[2], 2 GB for the driver",
+        "session": f"local[2], a heap of {given.heap} for the driver",
+        "before each run": f"all steps twice over {given.warm:,} events",
         "rounds": given.rounds,
         "took": f"{time.monotonic() - began:.0f} s",
         "command": f"python bench/pipeline.py {' '.join(words)}".strip(),
@@ -76,9 +77,9 @@ def queue_of(events: int) -> str:
     return f"bench-{events}"
 
 
-def run(url: str, events: int) -> dict[str, Any]:
-    orders = {"url": url, "queue": queue_of(events), "events": events}
-    orders |= {"warm": [WARM, WARM_EVENTS]}
+def run(url: str, events: int, given: argparse.Namespace) -> dict[str, Any]:
+    orders = {"url": url, "queue": queue_of(events), "events": events, "heap": given.heap}
+    orders |= {"warm": [WARM, given.warm]}
     command = [sys.executable, str(CHILD), json.dumps(orders)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -124,12 +125,16 @@ def arguments(words: list[str]) -> argparse.Namespace:
     sizes = [100_000, 1_000_000, 5_000_000]
     parser.add_argument("--sizes", type=int, nargs="+", default=sizes, help="how many events")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--heap", default="1g", help="of the driver's Java")
+    # Less leaves Java compiling while the small sizes are measured, and they look dear.
+    parser.add_argument("--warm", type=int, default=500_000, help="events run over before")
     parser.add_argument("--patience", type=float, default=60.0, help="s to wait for others")
     parser.add_argument("--quick", action="store_true", help="few events, one round, no report")
     parser.add_argument("--reports", type=Path, default=REPORTS, help="where the report goes")
     given = parser.parse_args(words)
     if given.quick:
         given.sizes, given.rounds, given.patience = [5_000, 10_000], 1, 0.0
+        given.warm = 5_000
         given.reports = None if given.reports == REPORTS else given.reports
     return given
 

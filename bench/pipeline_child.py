@@ -64,7 +64,7 @@ class Steps:
 
 def main(orders: dict[str, Any]) -> None:
     conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
-    conf |= {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "4"}
+    conf |= {"spark.driver.memory": orders["heap"], "spark.sql.shuffle.partitions": "4"}
     conf |= {"spark.ui.showConsoleProgress": "false"}
     spark = session("bench", master="local[2]", conf=conf)
     spark.sparkContext.setLogLevel("OFF")
