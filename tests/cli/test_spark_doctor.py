@@ -190,14 +190,14 @@ def test_another_version_of_what_only_clients_need_is_no_difference() -> None:
 
 def test_rights() -> None:
     assert codes(check_rights(Rights("app", tried=20), SHELL)) == ["spark.rights"]
-    read, write, keys = check_rights(
-        Rights("app", ("xrange",), ("xadd", "hset"), ("a*b",), 20), SHELL
-    )
-    assert (read.code, write.code, keys.code) == (
-        "spark.rights-read",
-        "spark.rights-write",
-        "spark.rights-keys",
-    )
+    lacking = Rights("app", ("xrange",), ("xadd", "hset"), ("setbit",), ("unlink",), ("a*b",), 20)
+    found = check_rights(lacking, SHELL)
+    assert codes(found) == [
+        f"spark.rights-{kind}" for kind in ("read", "write", "act", "work", "keys")
+    ]
+    read, write, act, work, keys = found
+    assert act.text.endswith("may not run setbit, which replay and purge need")
+    assert work.fix == "redis-cli -h h -p 7000 ACL SETUSER app +unlink"
     assert read.fix == "redis-cli -h h -p 7000 ACL SETUSER app +xrange"
     assert write.fix == "redis-cli -h h -p 7000 ACL SETUSER app +xadd +hset"
     assert keys.fix == r"redis-cli -h h -p 7000 ACL SETUSER app '~{chasqui:a\*b}:*'"
@@ -217,6 +217,7 @@ def test_a_session() -> None:
 def test_every_kind_of_finding_is_tried_here() -> None:
     tried = {row[1] for row in ILL} | {"spark.versions", "spark.java", "spark.workers"}
     tried |= {"spark.rights", "spark.rights-read", "spark.rights-write", "spark.rights-keys"}
+    tried |= {"spark.rights-act", "spark.rights-work"}
     tried |= {"spark.session", "spark.session-failed", "spark.scratch-left"}
     assert tried == {*KINDS}
 

@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from chasquimq.spark.session import session
 
@@ -38,8 +38,9 @@ def command_lines() -> str:
     return "\n".join(texts)
 
 
-def main(folder: Path, queue: str, place: str, secret_file: str) -> None:
-    spark = session(
+def watched_session(folder: Path) -> SparkSession:
+    """One that keeps in this folder all that it keeps anywhere, in plain text."""
+    return session(
         "canary",
         master="local[2]",
         conf={
@@ -50,10 +51,25 @@ def main(folder: Path, queue: str, place: str, secret_file: str) -> None:
             "spark.eventLog.dir": f"file://{folder}",
             "spark.eventLog.compress": "false",
             "spark.local.dir": str(folder),
+            "spark.sql.shuffle.partitions": "2",
             "spark.ui.port": "0",
             "spark.sql.warehouse.dir": str(folder),
         },
     )
+
+
+def pages_of(spark: SparkSession) -> dict[str, str]:
+    """What Spark's own pages show of it."""
+    pages = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
+    seen = {}
+    for page in ("environment", "sql?details=true&planDescription=true"):
+        with urllib.request.urlopen(f"{pages}/{page}") as answer:
+            seen[f"page {page}"] = answer.read().decode()
+    return seen
+
+
+def main(folder: Path, queue: str, place: str, secret_file: str) -> None:
+    spark = watched_session(folder)
     by_name = {"urlEnv": "QUEUES", "queue": queue}
     by_file = {"url": f"redis://{place}", "secretFile": secret_file, "queue": queue}
 
@@ -82,10 +98,7 @@ def main(folder: Path, queue: str, place: str, secret_file: str) -> None:
     )  # fmt: skip
     seen["streamed"] = repr(query.awaitTermination(60)) + repr(query.exception())
     seen["progress"] = repr(query.lastProgress) + printed(lambda: query.explain(True))
-    pages = f"{spark.sparkContext.uiWebUrl}/api/v1/applications/{spark.sparkContext.applicationId}"
-    for page in ("environment", "sql?details=true&planDescription=true"):
-        with urllib.request.urlopen(f"{pages}/{page}") as answer:
-            seen[f"page {page}"] = answer.read().decode()
+    seen |= pages_of(spark)
     seen["command lines"] = command_lines()
     spark.stop()
     print(json.dumps(seen))

@@ -43,14 +43,20 @@ def test_a_password_is_seen_nowhere(queue_name: str, tmp_path: Path) -> None:
     assert seen["rows"] == "20" and seen["streamed"] == "TrueNone"
     assert "WRONGPASS" in seen["read WRONG"] and "WRONGPASS" in seen["write WRONG"]
     assert "NOPERM" in seen["read WEAK"]
-    texts = {**seen, "stdout": "", "stderr": ended.err}
-    for path in folder.rglob("*"):  # the log of events, the checkpoint, what Spark spilled
-        if path.is_file():
-            texts[str(path)] = path.read_text(errors="replace")
+    texts = {**seen, "stderr": ended.err, **texts_in(folder)}
     assert any("SparkListenerSQLExecutionStart" in text for text in texts.values())
     assert any("checkpoint/offsets" in name for name in texts)
-    leaks = [name for name, text in texts.items() if any(secret in text for secret in SECRETS)]
-    assert leaks == []
+    assert leaks(texts) == []
+
+
+def texts_in(folder: Path) -> dict[str, str]:
+    """The log of events, checkpoints, what Spark spilled, and whatever else was written there."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path): path.read_text(errors="replace") for path in paths}
+
+
+def leaks(texts: dict[str, str]) -> list[str]:
+    return [name for name, text in texts.items() if any(secret in text for secret in SECRETS)]
 
 
 @contextmanager

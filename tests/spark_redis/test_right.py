@@ -22,6 +22,8 @@ from tests.servers import DialectServer
 from tests.spark_redis.writing import Shelf, Writing, batches, numbered
 
 READ = {name for name, _ in right.reading(Keys("mail"))}
+ACT = {name for name, _ in right.acting(Keys("mail"))}
+WORK = {name for name, _ in right.working(Keys("mail"))}
 WRITE = {name for name, _ in right.writing(Keys("mail"))} | {*right.ASKED}
 IN_LUA = re.compile(r"redis\.p?call\('([A-Z]+)'(?:, '([A-Z]+)')?")
 IN_PYTHON = re.compile(r'"([A-Z]{3,})"(?:, "(INFO|STREAM|GROUPS|CREATE|DESTROY)")?')
@@ -75,7 +77,7 @@ def test_nothing_is_changed_by_looking(own_server: DialectServer) -> None:
     clinic.redis.xadd("{chasqui:mail}:stream", {"d": "x"})
     before = clinic.digest()
     assert look(own_server.url, "mail", "orders") == right.Rights(
-        "default", tried=len(READ | WRITE)
+        "default", tried=len(READ | WRITE | ACT | WORK)
     )
     assert clinic.digest() == before
 
@@ -86,18 +88,19 @@ def test_all_that_is_missing_is_told(own_server: DialectServer, user: str) -> No
     known = {"xcfgset"} if own_server.name == "valkey" else set()  # what it does not know at all
     assert {*told.read} == READ - {"ping"}
     assert {*told.write} == WRITE - {"ping"} - known - {*right.ASKED}
+    assert {*told.act} == ACT and {*told.work} == WORK
     assert told.user == "app"
     allow(own_server, "+evalsha", "+script|load")
     assert {*right.ASKED} <= {*look(user, "mail").write}
 
 
 def test_keys_that_are_not_ours_are_told(own_server: DialectServer, user: str) -> None:
-    rules = [f"+{name}" for name in sorted(READ | WRITE)]
+    rules = [f"+{name}" for name in sorted(READ | WRITE | ACT | WORK)]
     if own_server.name == "valkey":
         rules.remove("+xcfgset")
     allow(own_server, "~{chasqui:mail}:*", "&{chasqui:mail}:*", *rules)
     told = look(user, "mail", "orders")
-    assert (told.read, told.write, told.keys) == ((), (), ("orders",))
+    assert told._replace(tried=0) == right.Rights("app", keys=("orders",))
 
 
 def test_a_writer_needs_no_more_than_what_is_listed(

@@ -1,4 +1,4 @@
-"""What a user must be allowed to do for reads and for writes, and whether it is.
+"""What a user must be allowed to do for each kind of work, and whether it is.
 
 Each command is tried on keys of a queue that does not exist, in a form that changes nothing even
 there: a server looks at rights before it looks at arguments or keys. Access to the keys of queues
@@ -23,11 +23,15 @@ _DENIED = re.compile(r"^NOPERM|no permissions?\b", re.I)
 
 
 class Rights(NamedTuple):
-    """`read`, `write`: commands that are missing; `keys`: queues whose keys are not ours to use."""
+    """Commands that are missing, by what needs them: `act` is replay and purge, beyond what reads
+    and writes need; `work` is what handlers in tasks need beyond what a Worker does. `keys`: queues
+    whose keys are not ours to use."""
 
     user: str
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
+    act: tuple[str, ...] = ()
+    work: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     tried: int = 0
 
@@ -99,6 +103,24 @@ def writing(keys: Keys) -> Iterator[tuple[str, Call]]:
     yield "unlink", ("UNLINK", some)
 
 
+def acting(keys: Keys) -> Iterator[tuple[str, Call]]:
+    """For replay and purge, beyond reads and writes."""
+    some = keys.result(NOBODY)
+    yield "xdel", ("XDEL", keys.stream, "0-1")
+    yield "getbit", ("GETBIT", some, 0)
+    yield "setbit", ("SETBIT", some, "no number", 0)
+    yield "bitcount", ("BITCOUNT", some)
+
+
+def working(keys: Keys) -> Iterator[tuple[str, Call]]:
+    """For handlers in tasks, beyond what a Worker needs: `chasqui doctor` tells of that."""
+    some = keys.result(NOBODY)
+    yield "xinfo|consumers", ("XINFO", "CONSUMERS", keys.stream, NOBODY)
+    yield "exists", ("EXISTS", some)
+    yield "set", ("SET", some, "", "XX", "EX", "no number")
+    yield "unlink", ("UNLINK", some)
+
+
 # Of these there is no form without an effect: a script asks for them. How many arguments follow
 # the key.
 ASKED = {"append": 1, "hsetnx": 2, "rpush": 1, "sadd": 1}
@@ -107,7 +129,8 @@ ASKED = {"append": 1, "hsetnx": 2, "rpush": 1, "sadd": 1}
 def look(client: Client, queues: Sequence[str] = ()) -> Rights:
     nowhere = Keys(f"doctor-{uuid.uuid4().hex[:12]}")
     read, write = dict(reading(nowhere)), dict(writing(nowhere))
-    calls = read | write
+    act, work = dict(acting(nowhere)), dict(working(nowhere))
+    calls = read | write | act | work
     said = dict(zip(calls, client.ask_each([*calls.values()]), strict=True))
     refused = {name for name, reply in said.items() if _COMMAND.search(_words(reply))}
     usable = [name for name in queues if _may_use(client, Keys(name))]
@@ -119,6 +142,8 @@ def look(client: Client, queues: Sequence[str] = ()) -> Rights:
         _user(client),
         tuple(name for name in read if name in refused),
         tuple(name for name in (*write, *ASKED) if name in refused),
+        tuple(name for name in act if name in refused),
+        tuple(name for name in work if name in refused),
         tuple(name for name in queues if name not in usable),
         len(calls) + len(ASKED),
     )

@@ -40,6 +40,8 @@ KINDS: dict[str, Severity] = {
     "spark.rights": OK,
     "spark.rights-read": PROBLEM,
     "spark.rights-write": WARNING,
+    "spark.rights-act": NOTE,
+    "spark.rights-work": NOTE,
     "spark.rights-keys": PROBLEM,
     "spark.session": OK,
     "spark.session-failed": PROBLEM,
@@ -226,14 +228,16 @@ def _differences(book: Book, driver: PythonFacts, workers: PythonFacts, whose: s
 def check_rights(rights: Rights, shell: Shell) -> list[Finding]:
     book = Book(KINDS)
     user = rights.user
-    for code, missing, verb in (
+    for code, missing, who in (
         ("spark.rights-read", rights.read, "reads"),
         ("spark.rights-write", rights.write, "writes"),
+        ("spark.rights-act", rights.act, "replay and purge"),
+        ("spark.rights-work", rights.work, "handlers in tasks (chasqui spark work)"),
     ):
         if missing:
             book.add(
                 code,
-                f"the user {user!r} may not run {', '.join(missing)}, which {verb} need",
+                f"the user {user!r} may not run {', '.join(missing)}, which {who} need",
                 fix=shell.redis("ACL", "SETUSER", user, *[f"+{name}" for name in missing]),
                 user=user,
                 missing=list(missing),
@@ -250,8 +254,8 @@ def check_rights(rights: Rights, shell: Shell) -> list[Finding]:
     if not book.found:
         book.add(
             "spark.rights",
-            f"the user {user!r} may do all that reads and writes need ({rights.tried} commands, "
-            "tried without effect)",
+            f"the user {user!r} may do all that Spark needs ({rights.tried} commands, tried "
+            "without effect)",
             user=user,
             tried=rights.tried,
         )
