@@ -8,8 +8,9 @@ import re
 # may take away too much; too little would be worse.
 _IN_URL = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^ \t\n\v\f\r]*@", re.IGNORECASE)
 _NAMED = re.compile(
-    r"(\b(?:password|passwd|pwd|secret|api_?key|access_?token|auth_?token)\b[\"']?\s*[=:]\s*)"
-    r"(\"[^\"]*\"|'[^']*'|[^\s,;&\"')}\]]+)",
+    r"(\b(?:password|passwd|pwd|secret|api_?key|access_?token|auth_?token)\b"
+    r"[\"']?\s*(?:=>|[=:])\s*)"
+    r"(\"[^\"]*\"|'[^']*'|\{[^{}]*\}|\[[^\[\]]*\]|[^\s,;&\"')}\]]+)",
     re.IGNORECASE,
 )
 HIDDEN = "***"
