@@ -15,7 +15,7 @@ import pytest
 from chasquimq import wire
 from chasquimq.errors import AccessError, QueueFullError, StoreError
 from chasquimq.job import Due
-from chasquimq.store import DeadLetters, Delayed, Holder, Notice, markers
+from chasquimq.store import DeadLetters, Delayed, Holder, Kept, Notice, markers
 from chasquimq.store.dead import revive
 from tests.store.faulty import break_off, places, wipe
 from tests.store.shelf import GROUP, Shelf, envelope, member
@@ -62,7 +62,7 @@ async def _finish(shelf: Shelf) -> Act:
 
     async def act(link: Any) -> None:
         for entry_id, job_id in zip(ids, "ab", strict=True):
-            await shelf.send(jobs.finish(entry_id, job_id, b"\xc3", 60), link)
+            await shelf.send(jobs.finish([Kept(entry_id, job_id, b"\xc3")], 60), link)
 
     return act
 

@@ -75,7 +75,12 @@ class Consumer:
         self._jobs = Jobs(store.keys, dialect, store.link, options.group, consumer_id)
         self.holdings = Holdings(options.concurrency)
         self.settler = Settler(
-            store, self._jobs, self.holdings, options.settle, options.events.max_waiting
+            store,
+            self._jobs,
+            self.holdings,
+            options.settle,
+            options.events.max_waiting,
+            options.results.ttl_s,
         )
         announce = self._announce = self.settler.announce = observe(self.settler)
         self.reader = Reader(

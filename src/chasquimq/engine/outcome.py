@@ -17,7 +17,7 @@ from chasquimq.errors import EncodeError, TimeLimitError, UnrecoverableError
 from chasquimq.happening import Announce, Buried, Completed, Failed, RetryScheduled
 from chasquimq.job import Again, Dead, Envelope
 from chasquimq.policy.verdict import judge
-from chasquimq.store import Holder, Jobs
+from chasquimq.store import Holder, Jobs, Kept
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +81,7 @@ class Outcomes:
         if opened[5]:
             self.free(opened, entry_id, kept)
         else:
-            command = self._jobs.finish(entry_id, envelope.id, kept, options.ttl_s)
-            self._settler.move(Move(entry_id, command, _nothing))
+            self._settler.finish(Kept(entry_id, envelope.id, kept))
         self._announce(Completed(envelope.id, opened[1], opened[3] + 1, duration_us))
         return None
 

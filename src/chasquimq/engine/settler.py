@@ -1,6 +1,6 @@
 """Write outcomes back, in groups: events, moves and acks in one write, in this order.
 
-    started events | retries and burials | acks | finished events
+    started events | retries and burials | results with their acks | acks | finished events
 
 1. gather until the loop's turn ends, or enough acks have come together;
 2. write the group; what it held is released when Redis has answered;
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from chasquimq.config import SettleOptions
 from chasquimq.engine.holdings import Holdings
 from chasquimq.happening import Announce, CameTooLate, EventsDropped, Happening
-from chasquimq.store import Jobs, Store
+from chasquimq.store import Jobs, Kept, Store
 from chasquimq.wire.fault import Fault, classify
 
 log = logging.getLogger(__name__)
@@ -41,8 +41,12 @@ class Move(NamedTuple):
 class Group(NamedTuple):
     before: int
     moves: list[Move]
+    kept: list[Kept]
     acks: list[bytes]
     after: int
+
+    def answers(self) -> int:
+        return self.before + len(self.moves) + bool(self.kept) + bool(self.acks) + self.after
 
 
 class Settler:
@@ -53,6 +57,7 @@ class Settler:
         holdings: Holdings,
         options: SettleOptions,
         max_events: int,
+        result_ttl_s: int,
     ) -> None:
         self.announce: Announce = _ignore
         # Whether entries are certainly ours. If not, an ack asks first: someone else may have
@@ -62,12 +67,14 @@ class Settler:
         self.dropped_events = 0
         self.scheduled = False
         self._acks: list[bytes] = []
+        self._kept: list[Kept] = []
         self._moves: list[Move] = []
         self._before: list[bytes] = []
         self._after: list[bytes] = []
         self._in_flight = 0
         self._events_in_flight = 0
         self._max_events = max_events
+        self._result_ttl_s = result_ttl_s
         self._holdings = holdings
         self._jobs = jobs
         self._batch = options.batch
@@ -84,6 +91,14 @@ class Settler:
         acks = self._acks
         acks.append(entry_id)
         if len(acks) >= self._batch:
+            self.flush()
+        elif not self.scheduled:
+            self._schedule()
+
+    def finish(self, kept: Kept) -> None:
+        """An ack that keeps a result."""
+        self._kept.append(kept)
+        if len(self._kept) >= self._batch:
             self.flush()
         elif not self.scheduled:
             self._schedule()
@@ -106,11 +121,14 @@ class Settler:
 
     async def quiet(self) -> None:
         """Wait until everything that came in has been written and answered."""
-        while self._acks or self._moves or self._in_flight or self._after or self._before:
+        while self._in_flight or self._waits():
             self._quiet = self._loop.create_future()
             self.flush()
             if self._in_flight or self._pausing is not None or self.link.pipe is None:
                 await self._quiet
+
+    def _waits(self) -> bool:
+        return bool(self._acks or self._kept or self._moves or self._before or self._after)
 
     # -- groups go out -------------------------------------------------------------------------
 
@@ -120,22 +138,23 @@ class Settler:
         pipe = self.link.pipe
         if pipe is None or pipe.full or self._pausing is not None:
             return  # `_up`, `_drained` or the end of the pause come back here
-        acks, moves, before, after = self._acks, self._moves, self._before, self._after
-        if not (acks or moves or before or after):
+        if not self._waits():
             return
+        acks, kept, moves = self._acks, self._kept, self._moves
+        before, after = self._before, self._after
         parts = [*before, *(move.command for move in moves)]
-        count = len(parts)
+        jobs = self._jobs
+        if kept:
+            parts.append(jobs.finish(kept, self._result_ttl_s))
         if acks:
-            jobs = self._jobs
             parts.append(jobs.dialect.ack(acks) if self.fresh(acks) else jobs.ack_held(acks))
-            count += 1
         parts += after
-        count += len(after)
-        group = Group(len(before), moves, acks, len(after))
-        self._acks, self._moves, self._before, self._after = [], [], [], []
+        group = Group(len(before), moves, kept, acks, len(after))
+        self._acks, self._kept, self._moves, self._before, self._after = [], [], [], [], []
         self._in_flight += 1
         self._events_in_flight += group.before + group.after
-        pipe.send(b"".join(parts), count, partial(self._landed, group), partial(self._lost, group))
+        landed, lost = partial(self._landed, group), partial(self._lost, group)
+        pipe.send(b"".join(parts), len(parts), landed, lost)
 
     def _drop_surplus(self) -> None:
         """Drop the newest events beyond the limit; asked per group, because per event it costs."""
@@ -186,10 +205,13 @@ class Settler:
                 released.append(move.entry_id)
                 self._report(move, replies[at])
             at += 1
-        if group.acks and self._settled(replies[at], partial(self._acks.extend, group.acks)):
-            released += group.acks
-            if not isinstance(replies[at], Exception):
-                self._count_stale(len(group.acks) - self._acked(replies[at]))
+        if group.kept:
+            ids = [one.entry_id for one in group.kept]
+            released += self._acked(ids, replies[at], partial(self._kept.extend, group.kept))
+            at += 1
+        if group.acks:
+            again = partial(self._acks.extend, group.acks)
+            released += self._acked(group.acks, replies[at], again)
         self._holdings.release(released)
         self._done()
 
@@ -205,8 +227,14 @@ class Settler:
             self._count_stale(1)
         move.moved(moved)
 
-    def _acked(self, reply: Any) -> int:
-        return reply if isinstance(reply, int) else self._jobs.dialect.acked(reply)
+    def _acked(self, ids: list[bytes], reply: Any, again: Callable[[], None]) -> list[bytes]:
+        """Those of which nothing is left to do: all of them, or none yet."""
+        if not self._settled(reply, again):
+            return []
+        if not isinstance(reply, Exception):
+            acked = reply if isinstance(reply, int) else self._jobs.dialect.acked(reply)
+            self._count_stale(len(ids) - acked)
+        return ids
 
     def _count_stale(self, count: int) -> None:
         if count:
@@ -233,7 +261,7 @@ class Settler:
 
     def _lost(self, group: Group, replies: list[Any]) -> None:
         """The connection broke. What was answered before it broke counts; the rest again."""
-        missing = group.before + len(group.moves) + bool(group.acks) + group.after - len(replies)
+        missing = group.answers() - len(replies)
         unheard = max(group.before - len(replies), 0)
         self._count_dropped(unheard + min(missing, group.after))
         self._landed(group, [*replies, *[_BROKEN] * missing])

@@ -1,16 +1,35 @@
 #!lua flags=allow-oom
--- Keep a job's result and ack its entry, if it is still ours.
+-- Keep the results of jobs and ack their entries, of those that are still ours.
 --
--- KEYS     1 stream      2 result
--- ARGV     1 group       2 consumer      3 entry id      4 result lives, s      5 result
--- Returns  1 done, 0 no longer ours
+-- KEYS     1 stream      2... results
+-- ARGV     1 group       2 consumer      3 results live, s
+--          then two per result: entry id, result
+-- Returns  how many were ours
 
-local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
-if #held == 0 or held[1][2] ~= ARGV[2] then
-  return 0
+-- Most lie between the first and the last, with few others: one question for all of them. Whoever
+-- is not in the answer is asked for by itself.
+local first, last, most = ARGV[4], ARGV[#ARGV - 1], 2 * #KEYS
+local held = {}
+for _, row in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], first, last, most, ARGV[2])) do
+  held[row[1]] = true
 end
--- Allowed without memory to spare: an ack frees more than most results take.
-redis.call('SET', KEYS[2], ARGV[5], 'EX', ARGV[4])
-redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
-redis.call('XDEL', KEYS[1], ARGV[3])
-return 1
+local ours = {}
+for i = 2, #KEYS do
+  local id = ARGV[2 * i]
+  if not held[id] then
+    local row = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1)[1]
+    held[id] = row and row[2] == ARGV[2]
+  end
+  if held[id] then
+    -- Allowed without memory to spare: an ack frees more than most results take.
+    redis.call('SET', KEYS[i], ARGV[2 * i + 1], 'EX', ARGV[3])
+    ours[#ours + 1] = id
+  end
+end
+local acked = 0
+for at = 1, #ours, 1000 do -- Lua cannot pass on as many values at once as Redis takes
+  local ids = {unpack(ours, at, math.min(at + 999, #ours))}
+  acked = acked + redis.call('XACK', KEYS[1], ARGV[1], unpack(ids))
+  redis.call('XDEL', KEYS[1], unpack(ids))
+end
+return acked

@@ -12,7 +12,7 @@ from chasquimq.store.durability import Witness
 from chasquimq.store.events import Event, Events
 from chasquimq.store.hold import Hold
 from chasquimq.store.inspect import Inspect
-from chasquimq.store.jobs import Holder, Jobs, Memory, Row, open_stream
+from chasquimq.store.jobs import Holder, Jobs, Kept, Memory, Row, open_stream
 from chasquimq.store.link import Link, Prepare
 from chasquimq.store.results import Results
 from chasquimq.store.specs import Specs
@@ -28,6 +28,7 @@ __all__ = [
     "Hold",
     "Holder",
     "Jobs",
+    "Kept",
     "Link",
     "Memory",
     "Notice",

@@ -40,6 +40,14 @@ class Holder(NamedTuple):
     created_ms: int
 
 
+class Kept(NamedTuple):
+    """The result of a job that is done, and the entry to ack."""
+
+    entry_id: bytes
+    job_id: str
+    result: bytes
+
+
 class Memory(NamedTuple):
     """How many added ids the server remembers of each producer, and for how long."""
 
@@ -81,11 +89,14 @@ class Jobs:
         created_ms = unique.created_ms if unique is not None else 0
         return pack(*lua.call("bury", keys, (*who, trim, created_ms, markers.MEMORY_S, *fields)))
 
-    def finish(self, entry_id: bytes, job_id: str, result: bytes, ttl_s: int) -> bytes:
-        """Reply: 1 the result is kept and the entry acked, 0 no longer ours."""
-        keys = (self._keys.stream, self._keys.result(job_id))
-        who = (self.group, self.consumer, entry_id)
-        return pack(*lua.call("finish", keys, (*who, ttl_s, result)))
+    def finish(self, kept: Sequence[Kept], ttl_s: int) -> bytes:
+        """Reply: how many results are kept and their entries acked; the others were no longer
+        ours."""
+        keys = [self._keys.stream, *[self._keys.result(one.job_id) for one in kept]]
+        args: list[Arg] = [self.group, self.consumer, ttl_s]
+        for one in kept:
+            args += (one.entry_id, one.result)
+        return pack(*lua.call("finish", keys, args))
 
     def free(
         self, entry_id: bytes, unique: Holder, result: bytes | None = None, ttl_s: int = 0

@@ -12,6 +12,7 @@ an id that a test could choose would be an id that two processes could share.
 from __future__ import annotations
 
 import os
+import struct
 import weakref
 
 _ALPHABET = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -27,9 +28,8 @@ def _stamp(now_ms: int) -> bytes:
     return b"".join([_PAIRS[now_ms >> shift & 1023] for shift in (40, 30, 20, 10, 0)])
 
 
-def _tails(count: int) -> list[bytes]:
-    chars = os.urandom(_TAIL * count).translate(_FOLD)
-    return [chars[at : at + _TAIL] for at in range(0, len(chars), _TAIL)]
+def _tails(count: int) -> tuple[bytes, ...]:
+    return struct.unpack(f"{_TAIL}s" * count, os.urandom(_TAIL * count).translate(_FOLD))
 
 
 class Mint:
