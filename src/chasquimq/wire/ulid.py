@@ -14,12 +14,14 @@ from __future__ import annotations
 import os
 import struct
 import weakref
+from collections.abc import Iterator
 
 _ALPHABET = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 # 256 is a multiple of 32, so folding a random byte onto the alphabet stays uniform.
 _FOLD = bytes(_ALPHABET[byte & 31] for byte in range(256))
 _PAIRS = [bytes((_ALPHABET[pair >> 5], _ALPHABET[pair & 31])) for pair in range(1024)]
 _TAIL = 16
+_cut = struct.Struct(f"{_TAIL}s").iter_unpack  # quicker than slices
 _SHIFTS = range(70, 9, -10)
 _POOL = 256
 
@@ -28,8 +30,8 @@ def _stamp(now_ms: int) -> bytes:
     return b"".join([_PAIRS[now_ms >> shift & 1023] for shift in (40, 30, 20, 10, 0)])
 
 
-def _tails(count: int) -> tuple[bytes, ...]:
-    return struct.unpack(f"{_TAIL}s" * count, os.urandom(_TAIL * count).translate(_FOLD))
+def _tails(count: int) -> Iterator[tuple[bytes]]:
+    return _cut(os.urandom(_TAIL * count).translate(_FOLD))
 
 
 class Mint:
@@ -51,13 +53,13 @@ class Mint:
         try:
             return head + self._pool.pop()
         except IndexError:
-            fresh = _tails(_POOL)
+            fresh = [tail for (tail,) in _tails(_POOL)]
             self._pool.extend(fresh[1:])
             return head + fresh[0]
 
     def many(self, now_ms: int, count: int) -> list[bytes]:
         head = _stamp(now_ms)
-        return [head + tail for tail in _tails(count)]
+        return [head + tail for (tail,) in _tails(count)]
 
 
 # Held weakly: a hook per mint, registered with the interpreter, would keep every mint for ever.
