@@ -35,12 +35,12 @@ async def test_the_door_says_whether_it_changed_anything(desk: Desk) -> None:
 async def test_what_a_blocked_read_brings_after_a_pause_is_given_back_uncharged(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No timer helps here: it is the read that knows."""
+    """No timer helps here, and nobody is told: it is the read that knows."""
     monkeypatch.setattr(brake, "EVERY_S", 3600.0)
     hand = Hand()
     async with desk.queue() as queue, desk.working(hand, read_block_ms=LONG_BLOCK) as worker:
         await is_blocked(worker)
-        await queue.pause()
+        desk.redis.set(desk.keys.paused, "by somebody else")
         jobs = await queue.add_bulk([{"name": "", "data": n} for n in range(30)])
         await eventually(lambda: worker.health().paused)
         await eventually(lambda: worker.health().held == 0)
@@ -51,6 +51,31 @@ async def test_what_a_blocked_read_brings_after_a_pause_is_given_back_uncharged(
     async with desk.working(hand):
         await desk.settled()
     assert sorted(hand.begun) == sorted(f"{job.id} 0" for job in jobs)
+
+
+async def test_a_pause_and_its_end_are_heard_without_looking(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brake, "EVERY_S", 3600.0)
+    async with desk.queue() as queue, desk.working(Hand(), read_block_ms=LONG_BLOCK) as worker:
+        await is_blocked(worker)
+        await queue.pause()
+        await eventually(lambda: worker.health().paused)
+        await queue.resume()
+        await eventually(lambda: not worker.health().paused)
+        await is_blocked(worker)
+
+
+async def test_a_worker_with_nothing_to_give_back_leaves_looking_to_its_reads(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brake, "IDLE_S", 3600.0)
+    async with desk.working(Hand(), read_block_ms=LONG_BLOCK) as worker:
+        await is_blocked(worker)
+        looks = []
+        monkeypatch.setattr(brake.Brake, "look", lambda self: looks.append(self))
+        await asyncio.sleep(20 * brake.EVERY_S)
+        assert looks == []
 
 
 async def test_what_runs_ends_and_what_waits_stays_until_the_queue_goes_on(desk: Desk) -> None:

@@ -2,8 +2,9 @@
 
 1. every read asks for the pause right behind it, so nothing that was read after a pause is
    started: it is given back. Claims ask inside their script, and take nothing;
-2. beside that, on a timer: what was read ahead is given back, a read that blocks is ended before
-   it gets what others add, and the end of the pause is noticed.
+2. beside that, when a pause is told, and on a timer: what was read ahead is given back, a read that
+   blocks is ended before it gets what others add, and the end of the pause is noticed. A worker
+   that has nothing to give back looks rarely: it would be told, and its reads ask as well.
 
 What runs goes on, and is settled as ever.
 """
@@ -21,7 +22,8 @@ from chasquimq.store import Hold, Row
 
 log = logging.getLogger(__name__)
 
-EVERY_S = 0.5  # so late, at the most, are a pause and its end noticed
+EVERY_S = 0.5  # so late, at the most, are a pause and its end noticed where there is work
+IDLE_S = 5.0
 
 GiveBack = Callable[[list[Row]], Awaitable[bool]]
 Unblock = Callable[[], Awaitable[object]]
@@ -41,10 +43,17 @@ class Brake:
         self._heard = 0
         self._over = asyncio.Event()
         self._over.set()
-        self._stop = asyncio.Event()
+        self._asked_at = 0.0  # by us or by a read
+        self.nudge = asyncio.Event()  # a pause has begun, or ended, or we are to stop
+        self._stopped = False
+        self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        while not await pause(self._stop, EVERY_S):
+        while not self._stopped:
+            told = await pause(self.nudge, EVERY_S)
+            self.nudge.clear()
+            if self._stopped or not (told or self._is_time()):
+                continue
             await self.look()
             if self.paused:
                 await self._unblock()
@@ -52,8 +61,14 @@ class Brake:
             await self._return()
 
     def stop(self) -> None:
-        self._stop.set()
+        self._stopped = True
+        self.nudge.set()
         self._over.set()
+
+    def _is_time(self) -> bool:
+        if self.paused or self._aside or self._holdings.queue:
+            return True
+        return self._loop.time() - self._asked_at >= IDLE_S
 
     async def look(self) -> None:
         before = self._heard
@@ -62,13 +77,14 @@ class Brake:
         except StoreError as error:
             log.debug("cannot see whether the queue is paused: %s", error)
             return
-        self.looked_at = asyncio.get_running_loop().time()
+        self.looked_at = self._asked_at = self._loop.time()
         if self._heard == before:  # else what was heard meanwhile is newer
             self._set(paused)
 
     def hear(self, paused: bool) -> None:
         """What came with a read, or from a script."""
         self._heard += 1
+        self._asked_at = self._loop.time()
         if paused is not self.paused:
             self._set(paused)
 

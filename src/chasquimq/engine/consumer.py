@@ -17,7 +17,7 @@ from typing import Any
 
 from chasquimq.config import WorkerOptions
 from chasquimq.engine.checkup import checkup
-from chasquimq.engine.ear import Ear
+from chasquimq.engine.ear import PAUSE, Ear
 from chasquimq.engine.holdings import Holdings
 from chasquimq.engine.janitor import Janitor
 from chasquimq.engine.lease import Lease
@@ -105,6 +105,7 @@ class Consumer:
             Tracer(tracing, store.keys.queue, options.group) if tracing is not None else None,
         )
         self._ear = Ear(store)
+        self._ear.wake(self.reader.brake.nudge, PAUSE)
         self.promoter = Promoter(store, consumer_id, announce, options.promote, self._ear)
         self.scheduler = Scheduler(store, consumer_id, announce, options.schedule, self._ear)
         lease_ms = options.read.claim_idle_ms

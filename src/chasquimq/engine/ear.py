@@ -1,7 +1,7 @@
-"""Hear that something earlier was put in front of what a leader waits for.
+"""Hear that something earlier was put in front of what a leader waits for, and of pauses.
 
-A leader that hears nothing (the subscription was refused, another program wrote) looks after its
-interval, so a wake-up saves time and is never needed.
+Who hears nothing (the subscription was refused, another program wrote) looks after its interval, so
+a wake-up saves time and is never needed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from typing import Any
 
 from chasquimq.errors import StoreError
 from chasquimq.store import Store
+from chasquimq.store.hold import PAUSE as PAUSE
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
 
 log = logging.getLogger(__name__)
 
 SPECS = b"specs"  # what put_spec.lua and move_spec.lua say; all else is about delayed jobs
+WORDS = (SPECS, PAUSE)
 
 
 class Ear:
-    """One subscription for all leaders of a process on a queue."""
+    """One subscription for all of a process that wait for something on a queue."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -49,7 +51,7 @@ class Ear:
         pipe.on_push = self._woken
 
     def _woken(self, message: Any) -> None:
-        word = message[-1] if message[-1] == SPECS else b""
+        word = message[-1] if message[-1] in WORDS else b""
         if word in self._nudges:
             self._nudges[word].set()
 

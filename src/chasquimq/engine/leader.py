@@ -1,7 +1,7 @@
 """What one process at a time does for a queue: promote delayed jobs, fire specs.
 
 1. one script call acquires or renews the lock, and says whether it is ours;
-2. sleep until the next one is due, at most the interval (other programs send no wake-up);
+2. sleep until the next one is due, but not for long (other programs send no wake-up);
 3. a wake-up ends the sleep: something earlier was put in front;
 4. who leads is announced when it changes. Without an answer we count as the leader until the
    lock may have expired, and not beyond.
@@ -40,7 +40,7 @@ class Leader:
         self._store = store
         self._holder = holder
         self._announce = announce
-        self._interval_s = interval_ms / 1000
+        self._interval_s = self._most_s = interval_ms / 1000  # the most: of one sleep
         self._lock_ttl_s = lock_ttl_s
         self._nudge = asyncio.Event()
         self._stop = asyncio.Event()
@@ -54,7 +54,7 @@ class Leader:
         if self._own_ear:
             await self._ear.open()
         try:
-            await lead(self.tick, self._interval_s, self._nudge, self._stop)
+            await lead(self.tick, self._most_s, self._nudge, self._stop)
         finally:
             self._turn(False)  # before the release: two leaders at once would be a false alarm
             if self._own_ear:

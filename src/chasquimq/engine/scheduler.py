@@ -65,6 +65,8 @@ class Scheduler(Leader):
         # Often enough to keep the lock, too.
         interval_ms = min(options.tick_ms, options.lock_ttl_s * 1000 // 3)
         super().__init__(store, holder, announce, interval_ms, options.lock_ttl_s, ear)
+        # Where there are no specs it is less urgent, and an idle worker sends less.
+        self._most_s = min(2 * interval_ms, options.lock_ttl_s * 1000 // 2) / 1000
         self.fired = 0
         self._options = options
 
@@ -95,7 +97,9 @@ class Scheduler(Leader):
         self._announce(SpecsTicked(self.fired - before, due.depth, due.now_ms - oldest_ms))
         if due.more:
             return 0.0
-        return max(min(coming) - due.now_ms, 0) / 1000 if coming else self._interval_s
+        if not coming:
+            return self._most_s
+        return min(max(min(coming) - due.now_ms, 0) / 1000, self._interval_s)
 
     async def _plan(self, ahead: deque[Seen], now_ms: int, most: int) -> list[Planned]:
         """What the next write fires: of those that are ahead as many as fit into it."""

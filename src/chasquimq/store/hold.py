@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from chasquimq.errors import ArgumentError, ConfigError
 from chasquimq.store.link import Link
-from chasquimq.store.resp import pack, pairs, text
+from chasquimq.store.resp import Arg, pack, pairs, text
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import Fault, as_error, classify
 
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 GIVEN_BACK_MS = 24 * 86_400_000
 SOME = 10_000
 LONGEST_REASON = 1_000
+PAUSE = b"pause"  # said to the workers when a pause begins or ends
 
 
 class Unfinished(NamedTuple):
@@ -84,11 +85,18 @@ class Hold:
     async def put(self, now_ms: int, reason: str | None = None) -> bool:
         """Pause; False if the queue was paused before, and the note that is there stays."""
         note = noted(now_ms, reason)
-        return await self._link.ask("SET", self._keys.paused, note, "NX") is not None
+        return await self._tell("SET", self._keys.paused, note, "NX") is not None
 
     async def lift(self) -> bool:
         """Resume; False if the queue was not paused."""
-        return bool(await self._link.ask("DEL", self._keys.paused))
+        return bool(await self._tell("DEL", self._keys.paused))
+
+    async def _tell(self, *command: Arg) -> Any:
+        """Have workers look at once. Who may not publish is not heard: they look by themselves."""
+        reply, _ = await self._link.ask_each(command, ("PUBLISH", self._keys.wake, PAUSE))
+        if isinstance(reply, Exception):
+            raise as_error(reply, str(command[0]))
+        return reply
 
     async def note(self) -> str | None:
         """What the one who paused left to read, maybe nothing; None: not paused."""
