@@ -6,9 +6,6 @@ needs a part of it, as each process does that Spark starts, does not wait for th
 
 from __future__ import annotations
 
-import importlib
-import typing
-
 import chasquimq._alone  # noqa: F401 - first, before the files of another program answer
 from chasquimq._version import version
 from chasquimq.errors import (
@@ -38,7 +35,9 @@ from chasquimq.errors import (
     WireError,
 )
 
-if typing.TYPE_CHECKING:
+TYPE_CHECKING = False  # as `typing` has it, which would be half of what this import takes
+
+if TYPE_CHECKING:
     from chasquimq.handler import Handler, Route, Router
     from chasquimq.health import Health
     from chasquimq.job import BackoffSpec, Counts, Job
@@ -123,12 +122,14 @@ __all__ = [
 ]
 
 
-if not typing.TYPE_CHECKING:  # who would take any name at all for ours
+if not TYPE_CHECKING:  # who would take any name at all for ours
 
-    def __getattr__(name: str) -> typing.Any:
+    def __getattr__(name: str) -> object:
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+        from importlib import import_module
+
+        value = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
         globals()[name] = value  # asked for once
         return value
 

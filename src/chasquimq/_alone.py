@@ -6,9 +6,13 @@ one folder, and which of them answers depends on who was installed last.
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
-if any(Path(__file__).parent.glob("_native*")):
+try:
+    _beside = os.listdir(os.path.dirname(__file__))
+except OSError:  # within an archive, into which nobody installs
+    _beside = []
+if any(name.startswith("_native") for name in _beside):
     raise ImportError(
         "two distributions share the import name 'chasquimq' here: uninstall both "
         "(pip uninstall chasquimq chasquimq-py), then install the one you want"

@@ -28,9 +28,12 @@ ChasquiError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any, ClassVar
+TYPE_CHECKING = False  # `typing` and `datetime` would make every import of ours wait for them
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+    from typing import Any, ClassVar
 
 _SHOWN_PROBLEMS = 5
 
@@ -250,8 +253,11 @@ class RetryError(_ByHandler):
 
     def __init__(self, message: str = "", *, delay: float | timedelta | None = None) -> None:
         super().__init__(message)
-        if isinstance(delay, timedelta):
-            delay = delay // timedelta(milliseconds=1)
+        if delay is not None:
+            from datetime import timedelta
+
+            if isinstance(delay, timedelta):
+                delay = delay // timedelta(milliseconds=1)
         if delay is not None and not 0 <= delay < float("inf"):
             raise ConfigError(f"RetryError(delay=...) must be finite and not negative, got {delay}")
         self.delay_ms = None if delay is None else int(delay)

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache
 from importlib import resources
-from zoneinfo import ZoneInfo, available_timezones
 
 from chasquimq.errors import ArgumentError, ConfigError
 
@@ -42,6 +41,8 @@ def read_zone(tz: str | None) -> tzinfo:
     # Names are looked up before any file is: a name is never a path to somewhere else.
     if name not in _names() and name not in _all_names():
         raise ConfigError(f"unknown time zone {name!r:.80}; {_suggestion(name)}")
+    from zoneinfo import ZoneInfo  # not for the many who have no zones
+
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError) as error:
@@ -142,6 +143,8 @@ def _names() -> frozenset[str]:
 @cache
 def _all_names() -> frozenset[str]:
     """These, and those that the system knows beyond them."""
+    from zoneinfo import available_timezones
+
     return frozenset(available_timezones()) - _NO_PLACES
 
 
