@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from rich.text import Text
 
-from chasquimq.cli.app import build
+from chasquimq.cli.app import build_whole
 from chasquimq.cli.exits import Exit
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
@@ -68,7 +68,7 @@ MANY = 8  # commands of a group: more of them have pages of their own
 
 
 def pages() -> dict[Path, str]:
-    root = build()
+    root = build_whole()
     found = {REFERENCE / "cli.md": _front(root)}
     for name, command in _commands(root):
         large = _is_group(command) and len(_commands(command)) > MANY

@@ -6,10 +6,9 @@ import shlex
 from typing import Any
 
 import pytest
-import typer.main
 
 from chasquimq.address import read_url
-from chasquimq.cli.app import app
+from chasquimq.cli.app import build_whole
 from chasquimq.cli.check import queue, schedule, weight
 from chasquimq.cli.check.finding import Finding, Severity, Shell
 from chasquimq.cli.check.queue import check_names, check_queue
@@ -116,7 +115,7 @@ def test_a_command_of_ours_that_is_named_exists_with_its_options(change: dict[st
     for one in look(facts(**change)).values():
         words = shlex.split(one.fix or "")
         if words[:1] == ["chasqui"]:
-            command = typer.main.get_command(app)
+            command = build_whole()
             rest = words[1:]
             while hasattr(command, "commands") and rest:
                 command = command.commands[rest.pop(0)]

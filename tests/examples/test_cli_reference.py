@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from rich.text import Text
 
-from chasquimq.cli.app import build
+from chasquimq.cli.app import build_whole
 from chasquimq.cli.exits import Exit
 from tests.examples.page import PAGES, ROOT, name
 from tools import cli_reference
 
-ROOT_COMMAND = build()
+ROOT_COMMAND = build_whole()
 _ARGS = re.compile(r"^ *args: (\[\"chasqui\".*\])$", re.MULTILINE)  # of a container
 _LINE = re.compile(r"^(?:    |- |ExecStart=/\S*/|)(chasqui (?!=).*)$", re.MULTILINE)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import promql_parser as promql
 import pytest
-import typer.main
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -204,10 +203,10 @@ def test_alerts_have_names_of_their_own() -> None:
 
 def _exists(command: str) -> None:
     """The command, its options and the number of its arguments, as `chasqui` has them."""
-    from chasquimq.cli.app import app
+    from chasquimq.cli.app import build_whole
 
     words = re.sub(r"\{\{[^}]*\}\}", "mail", command).replace("<key>", "key").split()
-    node: Any = typer.main.get_command(app)
+    node: Any = build_whole()
     rest = words[1:]
     while hasattr(node, "commands"):
         assert rest and rest[0] in node.commands, f"there is no {command}"

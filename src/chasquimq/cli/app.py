@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
 from chasquimq._version import __version__
-from chasquimq.cli import (
-    add,
-    dev,
-    dlq,
-    doctor,
-    events,
-    inspect,
-    jobs,
-    pause,
-    repeatable,
-    server,
-    spark,
-    watch,
-    worker,
-)
 from chasquimq.cli.exits import Exit
+from chasquimq.cli.later import Later, add_later, flowing, load_all
 from chasquimq.cli.shell import RedisUrl, examples, remember_url
 
 LOOK, OPERATE, RUN = "Look", "Operate", "Run"
@@ -62,31 +47,96 @@ def chasqui(
         raise typer.Exit(Exit.USAGE)
 
 
-app.command(rich_help_panel=LOOK, epilog=inspect.EXAMPLES)(inspect.inspect)
-app.command(rich_help_panel=LOOK, epilog=watch.EXAMPLES)(watch.watch)
-app.command(rich_help_panel=LOOK, epilog=events.EXAMPLES)(events.events)
-app.command(rich_help_panel=LOOK, epilog=doctor.EXAMPLES)(doctor.doctor)
-app.command(rich_help_panel=OPERATE, epilog=add.EXAMPLES)(add.add)
-app.add_typer(jobs.jobs, rich_help_panel=OPERATE)
-app.add_typer(dlq.dlq, rich_help_panel=OPERATE)
-app.add_typer(repeatable.repeatable, rich_help_panel=OPERATE)
-app.command(rich_help_panel=OPERATE, epilog=pause.PAUSE_EXAMPLES)(pause.pause)
-app.command(rich_help_panel=OPERATE, epilog=pause.RESUME_EXAMPLES)(pause.resume)
-app.command(rich_help_panel=RUN, epilog=worker.EXAMPLES)(worker.worker)
-app.command(rich_help_panel=RUN, epilog=dev.EXAMPLES)(dev.dev)
-app.command(rich_help_panel=RUN, epilog=server.EXAMPLES)(server.server)
-app.add_typer(spark.spark, rich_help_panel=RUN)
+COMMANDS = (
+    Later(
+        "inspect",
+        LOOK,
+        "chasquimq.cli.inspect",
+        "Show how many jobs wait, run, are delayed and are dead, and for how long.",
+    ),
+    Later(
+        "watch",
+        LOOK,
+        "chasquimq.cli.watch",
+        "Follow how many jobs wait, come and go, until Ctrl-C.",
+    ),
+    Later(
+        "events",
+        LOOK,
+        "chasquimq.cli.events",
+        "Follow the events of a queue, a line each, until Ctrl-C.",
+    ),
+    Later(
+        "doctor",
+        LOOK,
+        "chasquimq.cli.doctor",
+        "Look for trouble, and name the command that mends it.",
+    ),
+    Later(
+        "add",
+        OPERATE,
+        "chasquimq.cli.add",
+        "Add a job, or one for each record of a file or a pipe.",
+    ),
+    Later(
+        "pause",
+        OPERATE,
+        "chasquimq.cli.pause",
+        "Let the workers of a queue start nothing new.",
+        "PAUSE_EXAMPLES",
+    ),
+    Later(
+        "resume",
+        OPERATE,
+        "chasquimq.cli.pause",
+        "Let the workers of a paused queue go on.",
+        "RESUME_EXAMPLES",
+    ),
+    Later("worker", RUN, "chasquimq.cli.worker", "Run Workers, in processes that are kept alive."),
+    Later(
+        "dev",
+        RUN,
+        "chasquimq.cli.dev",
+        "Start a server and run Workers on it, again whenever a Python file changes.",
+    ),
+    Later(
+        "server",
+        RUN,
+        "chasquimq.cli.server",
+        "Start a real server for development, print its URL, stop on Ctrl-C.",
+    ),
+    Later(
+        "jobs",
+        OPERATE,
+        "chasquimq.cli.jobs",
+        "Find a job, list jobs, cancel or reschedule delayed ones.",
+    ),
+    Later(
+        "dlq",
+        OPERATE,
+        "chasquimq.cli.dlq",
+        "Look at dead jobs, bring them back, throw them away, carry them elsewhere.",
+    ),
+    Later(
+        "repeatable",
+        OPERATE,
+        "chasquimq.cli.repeatable",
+        "Jobs that are made again and again: list, add, pause and remove their specs.",
+    ),
+    Later(
+        "spark",
+        RUN,
+        "chasquimq.cli.spark",
+        "Bulk and analytical work on Spark: what happened to jobs, dead ones, and large writes.",
+    ),
+)
 
 
 def build() -> Any:
-    """All of it as one command. Takes longer than most commands run: to be done once."""
-    return _flowing(get_command(app))
+    """The command, with nothing loaded but what the help of `chasqui` shows."""
+    return flowing(add_later(get_command(app), COMMANDS))
 
 
-def _flowing(command: Any) -> Any:
-    """Help texts are written in lines of our width, and read in lines of the terminal's."""
-    if command.help:
-        command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help)
-    for one in getattr(command, "commands", {}).values():
-        _flowing(one)
-    return command
+def build_whole() -> Any:
+    """All of it. Takes longer than most commands run."""
+    return load_all(build())

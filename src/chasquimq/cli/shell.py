@@ -1,20 +1,23 @@
-"""What all commands share: their options, and how a verb is run on a queue."""
+"""What all commands share: their options, and how a verb is run on a queue.
+
+The doors are opened by those who go through: commands without a queue do not wait for them.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 from rich.markup import escape
 
-from chasquimq import wire
 from chasquimq.address import DEFAULT_URL, Address, read_url
 from chasquimq.config import DialectName, one_of
-from chasquimq.queue import Queue
-from chasquimq.store import Dialer, Link, Store
+
+if TYPE_CHECKING:
+    from chasquimq.queue import Queue
+    from chasquimq.store import Link, Store
 
 T = TypeVar("T")
 
@@ -67,11 +70,14 @@ def the_dialect() -> DialectName | None:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
     return asyncio.run(main)
 
 
 def run_on(queue: str, url: str | None, verb: Callable[[Queue], Awaitable[T]], **options: Any) -> T:
     """Run a verb on a Queue that is closed afterwards."""
+    from chasquimq.queue import Queue
 
     async def main() -> T:
         place, dialect = the_url(url), the_dialect()
@@ -83,6 +89,8 @@ def run_on(queue: str, url: str | None, verb: Callable[[Queue], Awaitable[T]], *
 
 def run_in(queue: str, url: str | None, verb: Callable[[Store], Awaitable[T]]) -> T:
     """The same on the queue's drawers, for what only looks."""
+    from chasquimq import wire
+    from chasquimq.store import Dialer, Store
 
     async def main() -> T:
         store = Store(wire.Keys(queue), Dialer(the_address(url)), the_dialect())
@@ -97,6 +105,7 @@ def run_in(queue: str, url: str | None, verb: Callable[[Store], Awaitable[T]]) -
 
 def run_at(url: str | None, verb: Callable[[Link], Awaitable[T]]) -> T:
     """The same on the server, for what is about no queue, or about all of them."""
+    from chasquimq.store import Dialer, Link
 
     async def main() -> T:
         link = Link(Dialer(the_address(url)))

@@ -5,27 +5,10 @@ Spark, Java and Arrow are imported when a command runs: whoever has none of them
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import typer
 
+from chasquimq.cli.later import Later
 from chasquimq.cli.shell import examples
-from chasquimq.cli.spark import (
-    compact,
-    doctor,
-    enqueue,
-    entry,
-    lake,
-    lifecycle,
-    purge,
-    recover,
-    replay,
-    report,
-    rollup,
-    run,
-    triage,
-    work,
-)
 
 spark = typer.Typer(
     name="spark",
@@ -42,32 +25,102 @@ spark = typer.Typer(
 
 WHAT_HAPPENED, DEAD, BULK, SET_UP = "What happened", "Dead jobs", "Bulk", "Set-up"
 
-
-def _add(panel: str, *commands: tuple[Callable[..., None], str]) -> None:
-    for verb, epilog in commands:
-        spark.command(rich_help_panel=panel, epilog=epilog)(verb)
-
-
-_add(
-    WHAT_HAPPENED,
-    (run.run, run.EXAMPLES),
-    (lake.lake, lake.EXAMPLES),
-    (rollup.rollup, rollup.EXAMPLES),
-    (rollup.compare, rollup.COMPARE_EXAMPLES),
-    (lifecycle.lifecycle, lifecycle.EXAMPLES),
-    (report.report, report.EXAMPLES),
-    (compact.compact, compact.EXAMPLES),
-)
-_add(
-    DEAD,
-    (triage.triage, triage.EXAMPLES),
-    (replay.replay, replay.EXAMPLES),
-    (purge.purge, purge.EXAMPLES),
-)
-_add(BULK, (enqueue.enqueue, enqueue.EXAMPLES), (work.work, work.EXAMPLES))
-_add(
-    SET_UP,
-    (doctor.doctor, doctor.EXAMPLES),
-    (recover.recover, recover.EXAMPLES),
-    (entry.entry, entry.EXAMPLES),
+COMMANDS = (
+    Later(
+        "run",
+        WHAT_HAPPENED,
+        "chasquimq.cli.spark.run",
+        "The whole pipeline: the lake, figures by the minute (LAKE/rollup), the report, "
+        "and small files put together; once with --available-now, else until it is "
+        "stopped.",
+    ),
+    Later(
+        "lake",
+        WHAT_HAPPENED,
+        "chasquimq.cli.spark.lake",
+        "Bring the events and the dead jobs of queues into a lake of Parquet files, each once.",
+    ),
+    Later(
+        "rollup",
+        WHAT_HAPPENED,
+        "chasquimq.cli.spark.rollup",
+        "Throughput, failures, retries, and how long jobs ran and waited, by window, "
+        "queue and name.",
+    ),
+    Later(
+        "compare",
+        WHAT_HAPPENED,
+        "chasquimq.cli.spark.rollup",
+        "What a deploy changed: the same figures before and after a moment, side by side.",
+        "COMPARE_EXAMPLES",
+    ),
+    Later(
+        "lifecycle",
+        WHAT_HAPPENED,
+        "chasquimq.cli.spark.lifecycle",
+        "What became of each job: when it came, how often it ran, how it ended, or why it "
+        "does not.",
+    ),
+    Later(
+        "report",
+        WHAT_HAPPENED,
+        "chasquimq.cli.spark.report",
+        "One HTML file with plots, which needs no network: throughput, latencies, "
+        "failures, depth, when jobs wait, names, dead letters, schedules, jobs that are "
+        "stuck.",
+    ),
+    Later(
+        "compact",
+        WHAT_HAPPENED,
+        "chasquimq.cli.spark.compact",
+        "Put small files of the lake together, and remove what has had its time.",
+    ),
+    Later(
+        "triage",
+        DEAD,
+        "chasquimq.cli.spark.triage",
+        "Cluster dead jobs by reason, exception and what their errors have in common.",
+    ),
+    Later(
+        "replay",
+        DEAD,
+        "chasquimq.cli.spark.replay",
+        "Bring dead jobs back to their queue, with fresh attempts; each once, whatever fails.",
+    ),
+    Later(
+        "purge",
+        DEAD,
+        "chasquimq.cli.spark.purge",
+        "Delete dead jobs for good. Export them first if you may want them again.",
+    ),
+    Later(
+        "enqueue",
+        BULK,
+        "chasquimq.cli.spark.enqueue",
+        "Add a job for each row of files, of a table or of a query, each exactly once.",
+    ),
+    Later(
+        "work",
+        BULK,
+        "chasquimq.cli.spark.work",
+        "Run handlers on the jobs of a queue, in the tasks of Spark, until it is empty.",
+    ),
+    Later(
+        "doctor",
+        SET_UP,
+        "chasquimq.cli.spark.doctor",
+        "Look whether Spark can read and write queues from here, and say what is missing.",
+    ),
+    Later(
+        "recover",
+        SET_UP,
+        "chasquimq.cli.spark.recover",
+        "Finish what a Spark driver that died has left behind, or clear it away.",
+    ),
+    Later(
+        "entry",
+        SET_UP,
+        "chasquimq.cli.spark.entry",
+        "Print the path of the program that runs every `chasqui spark` command under spark-submit.",
+    ),
 )
