@@ -1,5 +1,7 @@
 """Write docs/reference/cli.md and docs/reference/cli/*.md from the command itself.
 
+And `src/chasquimq/cli/pages.txt`, from which `--help` is shown.
+
 python tools/cli_reference.py            writes the pages
 python tools/cli_reference.py --check    says which ones are not what the code says (exit 1)
 """
@@ -17,7 +19,12 @@ from rich.text import Text
 from chasquimq.cli.app import build_whole
 from chasquimq.cli.exits import Exit
 
-REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tools import help_pages  # noqa: E402 - found from the root only
+
+REFERENCE = ROOT / "docs" / "reference"
 NOTE = "<!-- Written by `make cli-reference` from the code; do not edit. -->"
 FRONT = """\
 # The command line
@@ -69,7 +76,7 @@ MANY = 8  # commands of a group: more of them have pages of their own
 
 def pages() -> dict[Path, str]:
     root = build_whole()
-    found = {REFERENCE / "cli.md": _front(root)}
+    found = {REFERENCE / "cli.md": _front(root), help_pages.FILE: help_pages.pages()}
     for name, command in _commands(root):
         large = _is_group(command) and len(_commands(command)) > MANY
         found[REFERENCE / "cli" / f"{name}.md"] = (_index if large else _page)(name, command)
@@ -204,7 +211,7 @@ def main() -> int:
     for file in stale:
         file.parent.mkdir(exist_ok=True)
         file.write_text(wanted[file])
-        print(f"wrote {file.relative_to(REFERENCE.parent.parent)}")
+        print(f"wrote {file.relative_to(ROOT)}")
     return 0
 
 

@@ -1,18 +1,33 @@
-"""The `chasqui` command: one file per command or group, `sheet` and `render` pure."""
+"""The `chasqui` command: one file per command or group, `sheet` and `render` pure.
+
+What only asks for the version or for help is answered here, without the libraries that read a
+command line: they take longer than the answer. Everything else goes to `app.py`.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
-from chasquimq.cli.exits import Exit, exit_for
-from chasquimq.errors import ChasquiError
+TYPE_CHECKING = False  # `typing` would take as long as the answer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+_built: list[Any] = []  # the command; to build it takes longer than most commands run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; answers how it ended, as `exits.py` has it."""
+    from chasquimq.cli.brief import answered
+
+    return 0 if answered(sys.argv[1:] if argv is None else argv) else _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    from chasquimq.cli.exits import Exit, exit_for
+    from chasquimq.errors import ChasquiError
+
     try:
         _command()(args=argv, prog_name="chasqui")
     except SystemExit as end:
@@ -27,14 +42,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return Exit.DONE
 
 
-@cache
 def _command() -> Any:
-    from chasquimq.cli.app import build  # not for the workers' processes, which are in here, too
+    if not _built:
+        from chasquimq.cli.app import build  # not for workers' processes, which are in here, too
 
-    return build()
+        _built.append(build())
+    return _built[0]
 
 
 def _code(end: SystemExit) -> int:
+    from chasquimq.cli.exits import Exit
+
     if end.code is None:
         return Exit.DONE
     return end.code if isinstance(end.code, int) else Exit.FAILED
