@@ -154,8 +154,8 @@ class Consumer:
                 link.on_given_up = self._given_up
                 await link.open()
                 open_things.push_async_callback(link.close)
-            await self.lease.start()
             open_things.push_async_callback(self.lease.stop)
+            await self.lease.start()
             self._listen()
             with unwrapped():
                 async with asyncio.TaskGroup() as beside:

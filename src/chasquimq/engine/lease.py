@@ -1,7 +1,8 @@
-"""Keep what we hold ours: renew it each third of the lease, from a thread of its own.
+"""Keep what we hold ours: renew it each third of the lease, from another thread.
 
 A thread, because a handler may keep the event loop busy for longer than the lease; with an
-event loop of its own, so that the connection is the same kind as everywhere else.
+event loop of its own, so that the connection is the same kind as everywhere else. All workers of a
+process share it.
 
 Claiming from others is allowed only while our own renewals have been without a gap for a whole
 lease: after an outage every consumer's entries look abandoned, and whoever claims first would
@@ -12,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 
+from chasquimq.flow.backroom import backroom
 from chasquimq.store import Jobs, Link, Store
 from chasquimq.wire.fault import words
 
@@ -47,22 +49,21 @@ class Lease:
         self._held = held
         self._lost = lost
         self._cancel: Callable[[], object] = _nothing
-        self._thread: threading.Thread | None = None
+        self._started: Future[None] = Future()
+        self._ended: Future[None] | None = None
         self.link: Link | None = None
 
     async def start(self) -> None:
-        """Returns when the thread is there to be stopped."""
-        started = threading.Event()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._live(started)), name="chasqui-lease", daemon=True
-        )
-        self._thread.start()
-        await asyncio.to_thread(started.wait)
+        """Returns when it is there to be stopped."""
+        self._ended = backroom.enter(self._live())
+        await asyncio.wait([asyncio.wrap_future(self._started)])
 
     async def stop(self) -> None:
-        self._cancel()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+        if self._ended is not None:
+            await asyncio.wait([asyncio.wrap_future(self._started)])
+            self._cancel()
+            await asyncio.wait([asyncio.wrap_future(self._ended)])
+            await asyncio.to_thread(backroom.leave)
 
     def steady(self) -> bool:
         """Whether our renewals have been without a gap for a whole lease."""
@@ -85,14 +86,14 @@ class Lease:
 
     @property
     def alive(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._ended is not None and not self._ended.done()
 
-    async def _live(self, started: threading.Event) -> None:
-        """The thread's only task: renew, wait, again, until it is cancelled from outside."""
+    async def _live(self) -> None:
+        """In the other thread: renew, wait, again, until it is cancelled from outside."""
         task = asyncio.current_task()
         assert task is not None
         self._cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
-        started.set()
+        self._started.set_result(None)
         link = self.link = Link(self._dialer)
         opened = False
         try:
