@@ -15,7 +15,7 @@ bulk        calls of `size` jobs each, one awaited after the other
 latency     an idle worker and a producer: one job each 10 ms, from the call of add to the start of
             the handler; answers `ms`, one figure a job
 retry       as worker; each job fails at its first run and succeeds at its second, which follows as
-            soon as the peer knows how to
+            soon as the peer knows how to; every run counts, so its Tally is of 2 * `jobs`
 delayed     all jobs were added for one moment, which is to come; from that moment as worker
 punctual    jobs for moments spread over some seconds; answers `ms`, how late each started
 """
@@ -29,7 +29,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -100,6 +100,20 @@ class Tally:
             if time.monotonic() > give_up:
                 raise RuntimeError(f"{left()} jobs are left in Redis")
             time.sleep(0.001)
+        return self.stopped()
+
+    async def result_soon(self, left: Callable[[], Awaitable[int]]) -> dict[str, Any]:
+        """The same, for a worker that shares this event loop."""
+        async with asyncio.timeout(GIVE_UP_S):
+            while await left():  # noqa: ASYNC110 - Redis tells nobody that it is empty
+                await asyncio.sleep(0.001)
+        return self.stopped()
+
+    def begin(self) -> None:
+        """Start the clock now, whatever has been handled; for what begins at a given moment."""
+        self.first, self.clock = 0, Clock()
+
+    def stopped(self) -> dict[str, Any]:
         assert self.clock is not None
         return {**self.clock.result(self.jobs - self.first), "handled": self.handled}
 
