@@ -127,7 +127,7 @@ async def work(bench: Bench) -> dict[str, Any]:
 
 
 async def retry(bench: Bench) -> dict[str, Any]:
-    tally = Tally(2 * bench.orders.jobs)
+    tally = Tally(bench.orders.jobs, runs=2)
 
     async def fail_first(job: Any) -> None:
         tally.hit()
@@ -143,17 +143,18 @@ async def retry(bench: Bench) -> dict[str, Any]:
 
 async def backlog(bench: Bench) -> dict[str, Any]:
     tally = Tally(bench.orders.jobs)
-    stopped: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
 
     async def handle(job: Any) -> None:
         tally.hit()
         if tally.handled == tally.jobs:
-            stopped.append(tally.stopped())
+            assert tally.clock is not None
+            results.append(tally.clock.result(tally.jobs - tally.first))
 
     await ready_soon()
     bench.start(handle)
     await bench.until(tally.wait_soon())
-    return stopped[0]
+    return {**results[0], "handled": tally.jobs}
 
 
 async def queues(bench: Bench) -> dict[str, Any]:

@@ -1,0 +1,244 @@
+"""The scenarios of `kit`, for peers that live on an event loop.
+
+A child says how its peer adds, works and counts what is left; what is measured, and from when to
+when, stands here once for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kit import (
+    GAP_S,
+    CannotError,
+    Clock,
+    Orders,
+    Tally,
+    added,
+    calls_of,
+    now_ms,
+    ready_soon,
+    serve,
+)
+
+FILL = 100  # jobs at a time where the peer has no bulk call
+WARM_UP = 20  # jobs before the first measured one of `latency`
+
+Handler = Callable[[Any], Any]  # takes what was added; a coroutine function unless "def"
+
+
+class AsyncPeer(Protocol):
+    def __init__(self, orders: Orders) -> None: ...
+
+    async def open(self) -> None:
+        """Connect, so that nothing is left to do at the first call."""
+
+    async def add(self, data: Any) -> None: ...
+
+    async def add_at(self, data: Any, moment: float) -> None:
+        """`moment` is in seconds since 1970."""
+
+    async def add_many(self, data: Any, count: int) -> None:
+        """The peer's own bulk call; raises CannotError where it has none."""
+
+    async def left(self) -> int:
+        """Jobs in Redis that wait, are delayed or in progress."""
+
+    async def work(self, handler: Handler) -> None:
+        """Run a worker until the process ends."""
+
+    def again(self) -> Exception:
+        """What a handler raises to be run once more at once."""
+
+
+def drive(peer: type[AsyncPeer], packages: tuple[str, ...]) -> None:
+    """The main programme of a child."""
+    logging.disable(logging.CRITICAL)  # nobody reads it, and a full pipe would stop the child
+
+    def run(orders: Orders) -> dict[str, Any]:
+        if orders.uvloop:
+            import uvloop
+
+            uvloop.install()
+        return asyncio.run(_run(peer(orders), orders))
+
+    serve(run, packages)
+
+
+async def _run(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+    await peer.open()
+    kinds = {
+        "worker": _work,
+        "retry": _retry,
+        "delayed": _delayed,
+        "punctual": _punctual,
+        "latency": _latency,
+    }
+    result = await kinds.get(orders.what, _produce)(peer, orders)
+    return {**result, "loop": type(asyncio.get_running_loop()).__module__.partition(".")[0]}
+
+
+async def _work(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+    tally = Tally(orders.jobs)
+    handler = _handler(orders.handler, tally)
+    await _fill(peer, orders)
+    await ready_soon()
+    running = asyncio.ensure_future(peer.work(handler))
+    await _unless_ended(running, tally)
+    return await tally.result_soon(peer.left)
+
+
+def _handler(kind: str, tally: Tally) -> Handler:
+    async def noop(data: Any) -> None:
+        tally.hit()
+
+    async def sleep(data: Any) -> None:
+        tally.hit()
+        await asyncio.sleep(0.001)
+
+    async def result(data: Any) -> Any:
+        tally.hit()
+        return data
+
+    def plain(data: Any) -> None:
+        tally.hit()
+
+    return {"noop": noop, "sleep": sleep, "result": result, "def": plain}[kind]
+
+
+async def _retry(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+    tally = Tally(orders.jobs, runs=2)
+    failed: set[int] = set()
+
+    async def handle(data: Any) -> None:
+        tally.hit()
+        if data["number"] not in failed:
+            failed.add(data["number"])
+            raise peer.again()
+
+    for first in range(0, orders.jobs, FILL):
+        numbers = range(first, min(first + FILL, orders.jobs))
+        await asyncio.gather(*[peer.add({**orders.payload, "number": one}) for one in numbers])
+    await ready_soon()
+    running = asyncio.ensure_future(peer.work(handle))
+    await _unless_ended(running, tally)
+    return await tally.result_soon(peer.left)
+
+
+async def _delayed(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+    tally = Tally(orders.jobs)
+    moment = time.time() + _lead_s(orders)
+    await _add_at(peer, orders, [moment] * orders.jobs)
+    await ready_soon()
+    running = asyncio.ensure_future(peer.work(_handler("noop", tally)))
+    await _until(moment)
+    tally.begin()
+    await _unless_ended(running, tally)
+    return await tally.result_soon(peer.left)
+
+
+async def _punctual(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+    tally = Tally(orders.jobs)
+    late: list[float] = []
+
+    async def handle(data: Any) -> None:
+        late.append((time.time() - data["moment"]) * 1000)
+        tally.hit()
+
+    first, step = time.time() + _lead_s(orders), orders.spread_ms / 1000 / orders.jobs
+    moments = [first + number * step for number in range(orders.jobs)]
+    await _add_at(peer, orders, moments)
+    await ready_soon()
+    running = asyncio.ensure_future(peer.work(handle))
+    await _until(first)
+    await _unless_ended(running, tally)
+    return {**await tally.result_soon(peer.left), "ms": late}
+
+
+async def _latency(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+    warm_up, tally = Tally(WARM_UP), Tally(orders.jobs)
+    took: list[float] = []
+
+    async def handle(data: Any) -> None:
+        took.append(now_ms() - data["at"])
+        (tally if data["counts"] else warm_up).hit()
+
+    async def add(jobs: int, counts: bool) -> None:
+        for _ in range(jobs):
+            await peer.add({**orders.payload, "counts": counts, "at": now_ms()})
+            await asyncio.sleep(GAP_S)
+
+    running = asyncio.ensure_future(peer.work(handle))
+    await add(WARM_UP, counts=False)
+    await _unless_ended(running, warm_up)
+    await ready_soon()
+    await add(orders.jobs, counts=True)
+    await _unless_ended(running, tally)
+    return {**await tally.result_soon(peer.left), "ms": took[WARM_UP:]}
+
+
+async def _produce(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+    async def one() -> None:
+        await peer.add(orders.payload)
+
+    async def at_once() -> None:
+        await asyncio.gather(*[peer.add(orders.payload) for _ in range(orders.size)])
+
+    async def many() -> None:
+        await peer.add_many(orders.payload, orders.size)
+
+    call = {"add": one, "concurrent": at_once, "bulk": many}[orders.what]
+    calls, warm_up = calls_of(orders)
+    for _ in range(warm_up):
+        await call()
+    await ready_soon()
+    clock = Clock()
+    for _ in range(calls):
+        await call()
+    return added(clock, orders)
+
+
+async def _fill(peer: AsyncPeer, orders: Orders) -> None:
+    for first in range(0, orders.jobs, FILL):
+        count = min(FILL, orders.jobs - first)
+        try:
+            await peer.add_many(orders.payload, count)
+        except CannotError:
+            await asyncio.gather(*[peer.add(orders.payload) for _ in range(count)])
+    if (found := await peer.left()) != orders.jobs:
+        raise RuntimeError(f"{orders.jobs} jobs were added, Redis holds {found}")
+
+
+async def _add_at(peer: AsyncPeer, orders: Orders, moments: list[float]) -> None:
+    for first in range(0, len(moments), FILL):
+        group = moments[first : first + FILL]
+        await asyncio.gather(
+            *[peer.add_at({**orders.payload, "moment": moment}, moment) for moment in group]
+        )
+
+
+def _lead_s(orders: Orders) -> float:
+    """How long before the first of its moments a child begins to add its delayed jobs."""
+    return 2.0 + orders.jobs / 1000
+
+
+async def _until(moment: float) -> None:
+    """Past is too late: some jobs were due before their worker ran."""
+    pause = moment - time.time()
+    if pause < 0:
+        raise RuntimeError(f"adding took {-pause:.1f} s longer than the jobs were delayed")
+    await asyncio.sleep(pause)
+
+
+async def _unless_ended(running: asyncio.Future[None], tally: Tally) -> None:
+    """Wait for all handlers to start, or for what ended the worker."""
+    waiting = asyncio.ensure_future(tally.wait_soon())
+    await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        await running
+        raise RuntimeError("the worker ended before its queue was empty")
+    await waiting
