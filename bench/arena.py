@@ -34,6 +34,7 @@ QUEUE = "bench"
 QUIET = 0.15  # cores used by others that do not matter
 LOOK_S = 0.1
 GIVE_UP_S = 180.0  # with a run that says nothing; children give up earlier, and tell why
+LONGEST = 100_000  # characters of an argument; the system takes a few more
 RUNS, LARGE = 1, 10_000_000  # the database of runs; more than any queue holds here
 AT_LEAST: dict[Kind, tuple[int, int, int]] = {"redis": (8, 6, 2), "valkey": (8, 0, 0)}
 
@@ -65,11 +66,11 @@ class Side:
         clean = {name: value for name, value in os.environ.items() if name not in hidden}
         return clean | ({"PYTHONPATH": str(self.source)} if self.source else {})
 
-    def start(self, orders: dict[str, Any], errors: IO[str]) -> subprocess.Popen[str]:
+    def start(self, orders: str, errors: IO[str]) -> subprocess.Popen[str]:
         pinned = () if self.core is None else ("taskset", "--cpu-list", str(self.core))
         command = self.command or (str(self.python), str(self.child))
         return subprocess.Popen(
-            [*pinned, *command, json.dumps(orders)],
+            [*pinned, *command, orders],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -120,7 +121,11 @@ class Arena:
             orders |= {"what": scenario.kind, "size": scenario.size, "payload": PAYLOAD}
         fill = Fill(jobs) if is_worker else None
         result = self.measure(side, orders, server=scenario.server, fill=fill)
-        _confirm(self._clients[scenario.server], scenario, jobs, result)
+        if is_worker:
+            events = scenario.options.get("events_enabled", True)
+            self.confirm_worked(scenario.server, jobs, result, events=events)
+        else:
+            self.confirm_added(scenario.server, result)
         return result
 
     def measure(
@@ -138,6 +143,26 @@ class Arena:
         result["server_cpu_per_100k"] = spent / orders["jobs"] * 1e5
         result["others"] = load.of_others(server_cpu.spent_in_all())
         return result
+
+    def confirm_added(self, server: str, result: dict[str, Any]) -> None:
+        left = self._clients[server].xlen(_stream(QUEUE))
+        if left != result["added"]:
+            raise FailedRunError(f"{result['added']} jobs were added, Redis holds {left}")
+
+    def confirm_worked(
+        self, server: str, jobs: int, result: dict[str, Any], *, events: bool
+    ) -> None:
+        client, handled = self._clients[server], result["handled"]
+        left = client.xlen(_stream(QUEUE))
+        if left or handled != jobs:
+            raise FailedRunError(f"{handled} of {jobs} jobs were handled, {left} are left")
+        key = f"{{chasqui:{QUEUE}}}:events"
+        written = client.xinfo_stream(key)["entries-added"] if client.exists(key) else 0
+        result["events_per_job"] = written / jobs
+        expected = 2.0 if events else 0.0
+        if abs(result["events_per_job"] - expected) > 0.05:
+            told = f"{expected} a job were expected"
+            raise FailedRunError(f"{written} events for {jobs} jobs, {told}")
 
     def _fill(self, server: str, fill: Fill) -> None:
         client, url = self._clients[server], self._servers[server].url
@@ -238,6 +263,16 @@ def _stream(queue: str) -> str:
 
 
 def _run(side: Side, orders: dict[str, Any], began: Callable[[], None]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        text = json.dumps(orders)
+        if len(text) > LONGEST:
+            page = Path(folder) / "orders"
+            page.write_text(text)
+            text = f"@{page}"
+        return _answered(side, text, began)
+
+
+def _answered(side: Side, orders: str, began: Callable[[], None]) -> dict[str, Any]:
     with tempfile.TemporaryFile("w+") as errors, side.start(orders, errors) as child:
         assert child.stdin is not None and child.stdout is not None
         patience = threading.Timer(GIVE_UP_S, child.kill)
@@ -259,19 +294,3 @@ def _run(side: Side, orders: dict[str, Any], began: Callable[[], None]) -> dict[
     if "cannot" in result:
         raise CannotRunError(result["cannot"])
     return result
-
-
-def _confirm(client: redis.Redis, scenario: Scenario, jobs: int, result: dict[str, Any]) -> None:
-    left = client.xlen(_stream(QUEUE))
-    if scenario.kind != "worker":
-        if left != result["added"]:
-            raise FailedRunError(f"{result['added']} jobs were added, Redis holds {left}")
-        return
-    if left or result["handled"] != jobs:
-        raise FailedRunError(f"{result['handled']} of {jobs} jobs were handled, {left} are left")
-    key = f"{{chasqui:{QUEUE}}}:events"
-    written = client.xinfo_stream(key)["entries-added"] if client.exists(key) else 0
-    result["events_per_job"] = written / jobs
-    expected = 2.0 if scenario.options.get("events_enabled", True) else 0.0
-    if abs(result["events_per_job"] - expected) > 0.05:
-        raise FailedRunError(f"{written} events for {jobs} jobs, {expected} a job were expected")

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import layout
 from scenarios import Scenario
 
 Results = list[dict[str, Any]]
@@ -42,15 +43,7 @@ def table(outcomes: list[Outcome]) -> list[str]:
         "scenario", "ratio", "min–max", "target",
         "jobs/s", "against", "CPU s/100k", "against", "Redis CPU", "against",
     ]  # fmt: skip
-    rows = [head, *(_row(outcome) for outcome in outcomes)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append(f"| {' | '.join(cells)} |")
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    return [lines[0], f"| {' | '.join(rule)} |", *lines[1:]]
+    return layout.table([head, *(_row(outcome) for outcome in outcomes)])
 
 
 def others(outcomes: list[Outcome]) -> str:

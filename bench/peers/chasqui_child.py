@@ -7,7 +7,7 @@ Besides what every child can do (see kit.py) there is
 backlog     as worker, but the queue holds more than `jobs` of them and the clock stops at the
             handler's start on the last of `jobs`: what a job costs while many wait behind it
 queues      as worker, with `size` queues and a worker for each, all in this process
-idle        a worker without jobs; answers how many commands Redis gets for it in a second
+idle        a worker without jobs for `spread_ms`; answers how many commands a second it sends
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ PACKAGES = ("chasquimq", "chasquimq-py", "redis", "hiredis", "msgspec", "msgpack
 BULK = 1000
 AT_ONCE = {"backoff": BackoffSpec.fixed(0, jitter_ms=0)}
 LEAD_S = 1.0  # before the first job that was added for a moment to come
-IDLE_S = 5.0
 SETTLE_S = 1.5  # until an idle worker has connected, and looked around
 WARM_UP = 20
 Handle = Callable[[Any], Any]
@@ -44,18 +43,17 @@ class Bench:
         self.client = redis.asyncio.Redis.from_url(orders.url)
         self.running: list[asyncio.Future[None]] = []
 
-    def start(self, handle: Handle, *queues: str) -> None:
+    def start(self, handle: Handle, queue: str = "") -> None:
         orders = self.orders
         options: dict[str, Any] = {"concurrency": orders.concurrency} | orders.options
         if orders.handler == "result":
             options["store_results"] = True
-        for queue in queues or (orders.queue,):
-            if options.get("metrics") == "record":
-                from chasquimq.observe.record import Recorder
+        if options.get("metrics") == "record":
+            from chasquimq.observe.record import Recorder
 
-                options |= {"metrics": Recorder(queue)}
-            worker = Worker(queue, handle, redis_url=orders.url, **options)
-            self.running.append(asyncio.ensure_future(worker.run()))
+            options["metrics"] = Recorder(orders.queue)
+        worker = Worker(queue or orders.queue, handle, redis_url=orders.url, **options)
+        self.running.append(asyncio.ensure_future(worker.run()))
 
     async def until(self, event: Awaitable[None]) -> None:
         """Wait for it, unless a worker ends before."""
@@ -158,10 +156,26 @@ async def backlog(bench: Bench) -> dict[str, Any]:
 
 
 async def queues(bench: Bench) -> dict[str, Any]:
+    """The clock starts when every worker has a job: how long they take to connect is not asked."""
     tally = Tally(bench.orders.jobs)
     names = [f"{bench.orders.queue}-{number}" for number in range(bench.orders.size)]
+    without, gate = set(names), asyncio.Event()
+
+    def handler(name: str) -> Handle:
+        async def handle(job: Any) -> None:
+            if not gate.is_set():
+                without.discard(name)
+                if not without:
+                    gate.set()
+                    tally.begin()
+                await gate.wait()
+            tally.hit()
+
+        return handle
+
     await ready_soon()
-    bench.start(handler_of(bench.orders.handler, tally.hit), *names)
+    for name in names:
+        bench.start(handler(name), name)
     await bench.until(tally.wait_soon())
     return await tally.result_soon(lambda: bench.left(*names))
 
@@ -277,11 +291,11 @@ async def idle(bench: Bench) -> dict[str, Any]:
     sent: Counter[str] = Counter()
     listening = asyncio.ensure_future(listen(bench.client, sent))
     clock = Clock()
-    await bench.until(asyncio.sleep(IDLE_S))
+    await bench.until(asyncio.sleep(bench.orders.spread_ms / 1000))
     measured = clock.result(1)
     listening.cancel()
     return {
-        "sent_per_s": sent.total() / IDLE_S,
+        "sent_per_s": sent.total() / measured["seconds"],
         "sent": dict(sent),
         "cpu_percent": measured["cpu_per_100k"] / 1e5 / measured["seconds"] * 100,
     }

@@ -1,6 +1,7 @@
 """What every measured process shares: its orders, its clock, and how it answers.
 
     python bench/peers/<peer>.py '<orders as JSON>'
+    python bench/peers/<peer>.py @<file with orders as JSON>      if a large payload is among them
 
 A child imports, connects, fills its queue and warms up, says `ready`, waits for a line, measures,
 and answers with one line of JSON. What it cannot do it says: `{"cannot": "<why>"}`. This file
@@ -158,7 +159,8 @@ def now_ms() -> float:
 
 def serve(run: Callable[[Orders], dict[str, Any]], packages: tuple[str, ...]) -> None:
     """The main programme of a child."""
-    given = json.loads(sys.argv[1])
+    told = sys.argv[1]
+    given = json.loads(Path(told[1:]).read_text() if told.startswith("@") else told)
     known = {one.name for one in fields(Orders)}
     orders = Orders(**{name: value for name, value in given.items() if name in known})
     try:
