@@ -24,7 +24,6 @@ from tools.reference_env import NotInstallableError, interpreter  # noqa: E402 -
 UVLOOP = "uvloop==0.23.0"
 READS = {"read_count": 256}  # what the reference is fastest with
 CORE = 0
-FEWEST = 10
 Result = dict[str, Any]
 
 
@@ -64,13 +63,14 @@ class Entrant:
 
 def known() -> list[Entrant]:
     """All but other job queues; nothing is installed for this."""
+    source = ROOT / "src"  # this tree, wherever the environment's package comes from
     return [
-        Entrant(OURS, Side(OURS)),
+        Entrant(OURS, Side(OURS, source=source)),
         Entrant(REFERENCE, Side(REFERENCE, ours=False)),
-        Entrant(OURS_UVLOOP, Side(OURS_UVLOOP, uvloop=True)),
+        Entrant(OURS_UVLOOP, Side(OURS_UVLOOP, source=source, uvloop=True)),
         Entrant(TUNED, Side(TUNED, uvloop=True, options=READS, ours=False, core=CORE)),
-        Entrant(LIMIT, Side(LIMIT, child=CHILDREN / "limit_child.py")),
-        Entrant(OURS_VALKEY, Side(OURS_VALKEY), server="valkey"),
+        Entrant(LIMIT, Side(LIMIT, source=source, child=CHILDREN / "limit_child.py")),
+        Entrant(OURS_VALKEY, Side(OURS_VALKEY, source=source), server="valkey"),
     ]
 
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from contest import Aim, Case
 
 Result = dict[str, Any]
+
+
+class Promise(NamedTuple):
+    """What another job queue promises of a job, and how its worker was run."""
+
+    guarantee: str
+    how: str
 
 
 @dataclass
@@ -19,7 +26,7 @@ class Found:
     runs: dict[str, dict[str, dict[int, Result]]] = field(default_factory=dict)
     problems: dict[str, dict[str, str]] = field(default_factory=dict)  # of a side that failed
     cannot: dict[str, dict[str, str]] = field(default_factory=dict)  # ... or has no such thing
-    peers: dict[str, Any] = field(default_factory=dict)  # as the book has them
+    peers: dict[str, Promise] = field(default_factory=dict)
     packages: dict[str, dict[str, str]] = field(default_factory=dict)  # of each side
 
     def add(self, number: int, case: Case, side: str, result: Result) -> None:
@@ -80,15 +87,36 @@ class Found:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "titles": {case.key: case.title for case in self.cases},
+            "rounds": self.rounds,
+            "cases": [
+                {"key": case.key, "title": case.title, "group": case.group, "step": case.step}
+                for case in self.cases
+            ],
             "runs": {
                 case: {side: _told(rounds, self.rounds) for side, rounds in sides.items()}
                 for case, sides in self.runs.items()
             },
             "failed": self.problems,
             "cannot": self.cannot,
-            "guarantees": {name: peer.guarantee for name, peer in self.peers.items()},
+            "peers": {name: promise._asdict() for name, promise in self.peers.items()},
+            "packages": self.packages,
         }
+
+    @classmethod
+    def read(cls, raw: dict[str, Any]) -> Found:
+        """What a report's JSON tells."""
+        found = cls([Case(**case, orders={}, jobs={}) for case in raw["cases"]], raw["rounds"])
+        found.problems, found.cannot = raw["failed"], raw["cannot"]
+        found.peers = {name: Promise(**one) for name, one in raw["peers"].items()}
+        found.packages = raw["packages"]
+        found.runs = {
+            case: {
+                side: {number: run for number, run in enumerate(rounds) if run is not None}
+                for side, rounds in sides.items()
+            }
+            for case, sides in raw["runs"].items()
+        }
+        return found
 
 
 def _told(rounds: dict[int, Result], count: int) -> list[Result | None]:

@@ -23,7 +23,7 @@ import full_report
 from arena import Arena, wait_for_quiet
 from contest import CASES, GROWTH, IDLE, OURS, TUNED, Case
 from entrants import Entrant
-from found import Found
+from found import Found, Promise
 from full_report import OTHERS
 from quick import machine
 from scenarios import PAYLOAD
@@ -66,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         run(arena, plan(cases, asked, told.rounds), found, told.patience)
         facts = machine() | {"servers": arena.versions()}
     facts |= {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": commit(),
         "payload": f"{len(PAYLOAD)} keys, {len(wire.encode(PAYLOAD))} bytes, unless it says so",
         "rounds": f"{told.rounds}; of other job queues and of what grows {few(told.rounds)}",
@@ -129,8 +130,8 @@ def run(arena: Arena, turns: Sequence[Turn], found: Found, patience_s: float) ->
         result = entrants.outcome(arena, turn.entrant, turn.case)
         progress.took(turn, time.monotonic() - began)
         found.add(turn.number, turn.case, turn.entrant.name, result)
-        if turn.entrant.peer is not None:
-            found.peers[turn.entrant.name] = turn.entrant.peer
+        if (peer := turn.entrant.peer) is not None:
+            found.peers[peer.name] = Promise(peer.guarantee, peer.how)
     progress.end()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
@@ -204,8 +205,10 @@ def _failed(told_by: dict[str, dict[str, str]]) -> Rows:
 
 
 def _one_line(text: str) -> str:
-    last = text.strip().splitlines()[-1] if text.strip() else "it did not say"
-    return last.replace("|", "/")[:200]
+    """The error itself, if there is one; what follows it is about tasks that were left."""
+    lines = text.strip().splitlines() or ["it did not say"]
+    errors = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]
+    return (errors or lines)[-1].replace("|", "/")[:200]
 
 
 def _ratio(ratios: Iterable[float]) -> str:
