@@ -11,13 +11,16 @@ from typing import Any
 from huey import RedisHuey
 from kit import (
     GAP_S,
+    RESULT,
     CannotError,
     Clock,
     Orders,
     Tally,
     added,
     calls_of,
+    lead_s,
     now_ms,
+    pause_s,
     ready,
     serve,
 )
@@ -75,7 +78,7 @@ def work(peer: Peer, orders: Orders) -> dict[str, Any]:
 
     def result(data: Any) -> Any:
         tally.hit()
-        return data
+        return RESULT
 
     handlers = {"noop": noop, "sleep": sleep, "result": result, "def": noop}
     add = peer.task(handlers[orders.handler])
@@ -107,7 +110,7 @@ def delayed(peer: Peer, orders: Orders) -> dict[str, Any]:
         tally.hit()
 
     moment = time.time() + lead_s(orders)
-    add_at(peer.task(handle), orders, [moment] * orders.jobs)
+    add_at(peer.task(handle), [moment] * orders.jobs)
     return finish(peer, tally, moment)
 
 
@@ -116,11 +119,11 @@ def punctual(peer: Peer, orders: Orders) -> dict[str, Any]:
     late: list[float] = []
 
     def handle(data: Any) -> None:
-        late.append((time.time() - data["moment"]) * 1000)
+        late.append((time.time() - data["due"]) * 1000)
         tally.hit()
 
     first, step = time.time() + lead_s(orders), orders.spread_ms / 1000 / orders.jobs
-    add_at(peer.task(handle), orders, [first + number * step for number in range(orders.jobs)])
+    add_at(peer.task(handle), [first + number * step for number in range(orders.jobs)])
     return {**finish(peer, tally, first), "ms": late}
 
 
@@ -136,7 +139,7 @@ def latency(peer: Peer, orders: Orders) -> dict[str, Any]:
 
     def add(jobs: int, counts: bool) -> None:
         for _ in range(jobs):
-            task({**orders.payload, "counts": counts, "at": now_ms()})
+            task({"counts": counts, "at": now_ms()})
             time.sleep(GAP_S)
 
     peer.work()
@@ -164,15 +167,9 @@ def produce(peer: Peer, orders: Orders) -> dict[str, Any]:
     return added(clock, orders)
 
 
-def add_at(task: Any, orders: Orders, moments: list[float]) -> None:
+def add_at(task: Any, moments: list[float]) -> None:
     for moment in moments:
-        data = {**orders.payload, "moment": moment}
-        task.schedule(args=(data,), eta=datetime.fromtimestamp(moment, UTC))
-
-
-def lead_s(orders: Orders) -> float:
-    """How long before the first of its moments the child begins to add its delayed jobs."""
-    return 2.0 + orders.jobs / 1000
+        task.schedule(args=({"due": moment},), eta=datetime.fromtimestamp(moment, UTC))
 
 
 def finish(peer: Peer, tally: Tally, moment: float | None = None) -> dict[str, Any]:
@@ -182,7 +179,7 @@ def finish(peer: Peer, tally: Tally, moment: float | None = None) -> dict[str, A
     ready()
     peer.work()
     if moment is not None:
-        time.sleep(max(moment - time.time(), 0))
+        time.sleep(pause_s(moment))
         tally.begin()
     tally.wait()
     return tally.result(peer.left)
