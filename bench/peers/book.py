@@ -40,4 +40,123 @@ MEASURED: dict[str, dict[str, Any]] = {
     "punctual": {"what": "punctual", "concurrency": 100},
 }
 
-PEERS: tuple[Peer, ...] = ()
+PEERS: tuple[Peer, ...] = (
+    Peer(
+        "saq",
+        "saq_child.py",
+        (
+            "saq[redis]==0.26.4",
+            "redis==7.4.1",
+            "hiredis==3.5.0",
+            "typing_extensions==4.16.0",  # which it imports and does not ask for
+            "uvloop==0.23.0",
+        ),
+        guarantee="kept in a list while its handler runs; what is past its time limit (10 s) is"
+        " found within a minute and run again if it has retries, which by default it has not",
+        how="Worker on an event loop, `concurrency` tasks; ttl -1: no results kept unless measured",
+        jobs={
+            "worker-100": 1_500,
+            "worker-1": 1_000,
+            "sleep": 1_500,
+            "def": 1_500,
+            "result": 1_500,
+            "add": 5_000,
+            "concurrent": 5_000,
+            "latency": 100,
+            "retry": 600,
+            "delayed": 1_500,
+            "punctual": 100,
+        },
+    ),
+    Peer(
+        "streaq",
+        "streaq_child.py",
+        ("streaq==7.2.0", "coredis==6.9.0", "anyio==4.16.0", "uvloop==0.23.0"),
+        guarantee="acked after the handler; what its worker does not renew for 60 s is run again,"
+        " three times at most",
+        how="Worker on an event loop, as many jobs ahead as it runs at a time (its default);"
+        " ttl 0: no results kept unless measured; silent: no lines for a log",
+        jobs={
+            "worker-100": 1_000,
+            "worker-1": 500,
+            "sleep": 1_000,
+            "def": 800,
+            "result": 1_000,
+            "add": 3_500,
+            "concurrent": 6_000,
+            "bulk-50": 10_000,
+            "bulk-1000": 15_000,
+            "latency": 100,
+            "retry": 600,
+            "delayed": 1_000,
+            "punctual": 100,
+        },
+    ),
+    Peer(
+        "huey",
+        "huey_child.py",
+        ("huey==3.5.4", "redis==8.1.0", "hiredis==3.5.0"),
+        guarantee="popped before the handler, never acked: lost when the worker dies",
+        how="Consumer with `concurrency` threads (greenlets were slower); no results kept unless"
+        " measured",
+        jobs={
+            "worker-100": 5_000,
+            "worker-1": 2_500,
+            "sleep": 5_000,
+            "def": 5_000,
+            "result": 3_500,
+            "add": 12_000,
+            "latency": 100,
+            "retry": 1_500,
+            "delayed": 3_000,
+            "punctual": 100,
+        },
+    ),
+    Peer(
+        "bullmq-py",
+        "bullmq_py_child.py",
+        ("bullmq==3.4.4", "redis==8.1.0", "hiredis==3.5.0", "uvloop==0.23.0"),
+        guarantee="locked while its handler runs (30 s, renewed); what loses its lock is run again,"
+        " once at most",
+        how="Worker on an event loop; removeOnComplete unless results are measured; its events"
+        " cannot be turned off",
+        jobs={
+            "worker-100": 1_500,
+            "worker-1": 2_000,
+            "sleep": 1_500,
+            "result": 1_500,
+            "add": 6_000,
+            "concurrent": 6_000,
+            "bulk-50": 15_000,
+            "bulk-1000": 15_000,
+            "latency": 100,
+            "retry": 800,
+            "delayed": 1_500,
+            "punctual": 100,
+        },
+    ),
+    Peer(
+        "bullmq",
+        "bullmq_child.mjs",
+        ("bullmq@6.7.0", "ioredis@6.0.0"),
+        guarantee="locked while its handler runs (30 s, renewed); what loses its lock is run again,"
+        " once at most",
+        how="Worker on Node; removeOnComplete unless results are measured; its events cannot be"
+        " turned off",
+        node=True,
+        jobs={
+            "worker-100": 12_000,
+            "worker-1": 4_000,
+            "sleep": 10_000,
+            "result": 12_000,
+            "add": 6_000,
+            "concurrent": 20_000,
+            "bulk-50": 20_000,
+            "bulk-1000": 20_000,
+            "latency": 100,
+            "retry": 2_000,
+            "delayed": 4_000,
+            "punctual": 100,
+        },
+    ),
+)

@@ -14,13 +14,16 @@ from typing import Any, Protocol
 
 from kit import (
     GAP_S,
+    RESULT,
     CannotError,
     Clock,
     Orders,
     Tally,
     added,
     calls_of,
+    lead_s,
     now_ms,
+    pause_s,
     ready_soon,
     serve,
 )
@@ -64,7 +67,8 @@ def drive(peer: type[AsyncPeer], packages: tuple[str, ...]) -> None:
             import uvloop
 
             uvloop.install()
-        return asyncio.run(_run(peer(orders), orders))
+        # Not asyncio.run: it would wait until the worker has said goodbye.
+        return asyncio.new_event_loop().run_until_complete(_run(peer(orders), orders))
 
     serve(run, packages)
 
@@ -102,7 +106,7 @@ def _handler(kind: str, tally: Tally) -> Handler:
 
     async def result(data: Any) -> Any:
         tally.hit()
-        return data
+        return RESULT
 
     def plain(data: Any) -> None:
         tally.hit()
@@ -131,11 +135,11 @@ async def _retry(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
 
 async def _delayed(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
     tally = Tally(orders.jobs)
-    moment = time.time() + _lead_s(orders)
-    await _add_at(peer, orders, [moment] * orders.jobs)
+    moment = time.time() + lead_s(orders)
+    await _add_at(peer, [moment] * orders.jobs)
     await ready_soon()
     running = asyncio.ensure_future(peer.work(_handler("noop", tally)))
-    await _until(moment)
+    await asyncio.sleep(pause_s(moment))
     tally.begin()
     await _unless_ended(running, tally)
     return await tally.result_soon(peer.left)
@@ -146,15 +150,15 @@ async def _punctual(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
     late: list[float] = []
 
     async def handle(data: Any) -> None:
-        late.append((time.time() - data["moment"]) * 1000)
+        late.append((time.time() - data["due"]) * 1000)
         tally.hit()
 
-    first, step = time.time() + _lead_s(orders), orders.spread_ms / 1000 / orders.jobs
+    first, step = time.time() + lead_s(orders), orders.spread_ms / 1000 / orders.jobs
     moments = [first + number * step for number in range(orders.jobs)]
-    await _add_at(peer, orders, moments)
+    await _add_at(peer, moments)
     await ready_soon()
     running = asyncio.ensure_future(peer.work(handle))
-    await _until(first)
+    await asyncio.sleep(pause_s(first))
     await _unless_ended(running, tally)
     return {**await tally.result_soon(peer.left), "ms": late}
 
@@ -169,7 +173,7 @@ async def _latency(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
 
     async def add(jobs: int, counts: bool) -> None:
         for _ in range(jobs):
-            await peer.add({**orders.payload, "counts": counts, "at": now_ms()})
+            await peer.add({"counts": counts, "at": now_ms()})
             await asyncio.sleep(GAP_S)
 
     running = asyncio.ensure_future(peer.work(handle))
@@ -213,25 +217,10 @@ async def _fill(peer: AsyncPeer, orders: Orders) -> None:
         raise RuntimeError(f"{orders.jobs} jobs were added, Redis holds {found}")
 
 
-async def _add_at(peer: AsyncPeer, orders: Orders, moments: list[float]) -> None:
+async def _add_at(peer: AsyncPeer, moments: list[float]) -> None:
     for first in range(0, len(moments), FILL):
         group = moments[first : first + FILL]
-        await asyncio.gather(
-            *[peer.add_at({**orders.payload, "moment": moment}, moment) for moment in group]
-        )
-
-
-def _lead_s(orders: Orders) -> float:
-    """How long before the first of its moments a child begins to add its delayed jobs."""
-    return 2.0 + orders.jobs / 1000
-
-
-async def _until(moment: float) -> None:
-    """Past is too late: some jobs were due before their worker ran."""
-    pause = moment - time.time()
-    if pause < 0:
-        raise RuntimeError(f"adding took {-pause:.1f} s longer than the jobs were delayed")
-    await asyncio.sleep(pause)
+        await asyncio.gather(*[peer.add_at({"due": moment}, moment) for moment in group])
 
 
 async def _unless_ended(running: asyncio.Future[None], tally: Tally) -> None:

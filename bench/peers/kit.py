@@ -39,6 +39,7 @@ from typing import Any
 
 GIVE_UP_S = 120.0
 GAP_S = 0.010  # between two jobs of `latency`
+RESULT = {"sent": True, "to": "some@example.com"}  # of a handler that returns one
 
 
 @dataclass
@@ -150,6 +151,19 @@ def added(clock: Clock, orders: Orders) -> dict[str, Any]:
     """The answer of a producer."""
     calls, warm_up = calls_of(orders)
     return {**clock.result(calls * orders.size), "added": (calls + warm_up) * orders.size}
+
+
+def lead_s(orders: Orders) -> float:
+    """How long before the first of its moments a child begins to add its delayed jobs."""
+    return 2.0 + orders.jobs / 2000
+
+
+def pause_s(moment: float) -> float:
+    """How long it is until then, in time since 1970. Past is too late: jobs were due before."""
+    pause = moment - time.time()
+    if pause < 0:
+        raise RuntimeError(f"adding took {-pause:.1f} s longer than the jobs were to wait")
+    return pause
 
 
 def now_ms() -> float:
