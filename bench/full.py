@@ -63,7 +63,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     asked = entrants.installed(asked)
     found = Found(cases, told.rounds)
     with Arena("redis", "valkey") as arena:
-        run(arena, plan(cases, asked, told.rounds), found, told.patience)
+        try:
+            run(arena, plan(cases, asked, told.rounds), found, told.patience)
+        except KeyboardInterrupt:
+            told.dry = True  # what there is is shown; a report has everything
         facts = machine() | {"servers": arena.versions()}
     facts |= {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",

@@ -39,7 +39,8 @@ def tables(found: Found) -> list[str]:
         ("Bounds of our own", "", _own(found), 1),
         ("Latency, in ms", LATENCY_NOTE, _latencies(found), 2),
         ("Other job queues: ours is so many times as fast", PEERS_NOTE, _peers(found), 1),
-        ("Other job queues: what they cost and promise", COST_NOTE, _promises(found), 2),
+        ("Other job queues: what they promise and cost", COST_NOTE, _promises(found), 2),
+        ("Other job queues: how they ran", "", _ways(found), 3),
         ("An idle worker", "", _idle(found), 2),
         *((f"Growth: {name}", GROWTH_NOTE, _grown(found, name), 1) for name in found.groups()),
         ("What failed", "", _failed(found.problems), 3),
@@ -70,7 +71,7 @@ PEERS_NOTE = (
     "Median of the rounds' ratios of jobs per second. What stands beside each in the next table "
     "belongs to it: an acknowledged job and one that its worker took out of Redis are not the same."
 )
-COST_NOTE = "Worker, 100 at a time: CPU of the process in s per 100,000 jobs, its memory in MB."
+COST_NOTE = "Worker, 100 at a time; CPU in s per 100,000 jobs, memory of the process in MB."
 GROWTH_NOTE = (
     "CPU of the process and of Redis in s per 100,000 jobs; the ratio is that of our CPU, both "
     "together, to the first row's."
@@ -154,12 +155,19 @@ def _peers(found: Found) -> Rows:
 
 
 def _promises(found: Found) -> Rows:
-    rows = [["", "promise, and how it ran", "CPU", "Redis CPU", "memory"]]
+    rows = [["", "promise", "ours is", "jobs/s", "CPU", "Redis CPU", "memory"]]
     for name, peer in found.peers.items():
-        figures = ("cpu_per_100k", "server_cpu_per_100k", "rss_mb")
+        figures = ("rate", "cpu_per_100k", "server_cpu_per_100k", "rss_mb")
         cells = [_figure(found.median("worker-100", name, figure)) for figure in figures]
-        version = found.packages.get(name, {}).get(name, "")
-        rows.append([f"{name} {version}".strip(), f"{peer.guarantee}; {peer.how}", *cells])
+        ratio = _ratio(found.ratios("worker-100", OURS, name))
+        rows.append([name, peer.guarantee, ratio, *cells])
+    return rows
+
+
+def _ways(found: Found) -> Rows:
+    rows = [["", "how it ran", "packages"]]
+    for name, peer in found.peers.items():
+        rows.append([name, peer.how, told(found.packages.get(name, {}))])
     return rows
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+THINNEST = 2  # a rule with its colon
+
 
 def table(rows: Sequence[Sequence[str]], texts: int = 1) -> list[str]:
     """The first row is the head. The first `texts` columns are words, the others figures."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    columns = range(len(rows[0]))
+    widths = [max(THINNEST, *(len(row[column]) for row in rows)) for column in columns]
     lines = []
     for row in rows:
         cells = [
