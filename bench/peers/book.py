@@ -118,12 +118,13 @@ PEERS: tuple[Peer, ...] = (
         ("bullmq==3.4.4", "redis==8.1.0", "hiredis==3.5.0", "uvloop==0.23.0"),
         guarantee="locked while its handler runs (30 s, renewed); what loses its lock is run again,"
         " once at most",
-        how="Worker on an event loop; removeOnComplete unless results are measured; its events"
-        " cannot be turned off",
+        how="Worker on an event loop, plain functions by run_in_executor; removeOnComplete unless"
+        " results are measured; its events cannot be turned off",
         jobs={
             "worker-100": 1_500,
             "worker-1": 2_000,
             "sleep": 1_500,
+            "def": 1_500,
             "result": 1_500,
             "add": 6_000,
             "concurrent": 6_000,
