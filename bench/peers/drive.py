@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -68,7 +69,7 @@ def drive(peer: type[Peer], packages: tuple[str, ...]) -> None:
     logging.disable(logging.CRITICAL)  # nobody reads it, and a full pipe would stop the child
 
     def run(orders: Orders) -> dict[str, Any]:
-        if orders.uvloop:
+        if orders.uvloop and not peer.threads:
             import uvloop
 
             uvloop.install()
@@ -139,7 +140,7 @@ async def _retry(peer: Peer, orders: Orders) -> dict[str, Any]:
 
 async def _delayed(peer: Peer, orders: Orders) -> dict[str, Any]:
     tally = Tally(orders.jobs)
-    moment = time.time() + lead_s(orders)
+    moment = float(math.ceil(time.time() + lead_s(orders)))  # some know whole seconds only
     await _add_at(peer, [moment] * orders.jobs)
     await ready_soon()
     running = _start(peer, lambda data: tally.hit())
