@@ -238,7 +238,8 @@ PEERS: tuple[Peer, ...] = (
         guarantee="acked after the handler; what a worker held is run again when it has not been"
         " heard of for 60 s",
         how="Worker with `concurrency` threads, 200 messages ahead (default: two a thread), a"
-        " connection for each thread; no results kept unless measured",
+        " connection for each thread; it looks each 50 ms when idle (default: 1 s); no results"
+        " kept unless measured",
         jobs={
             "worker-100": 7_000,
             "worker-1": 10_000,

@@ -20,6 +20,7 @@ from drive import Handler, drive
 from kit import CannotError, Orders
 
 SPARE_CONNECTIONS = 10  # for the producer and for those that fetch
+LOOK_MS = 50  # at the latest, when idle; the default is 1000, and delayed jobs wait for it too
 SOON_MS = 1  # 0 is its word for the default, 15 s
 
 
@@ -63,7 +64,9 @@ class Dramatiq:
 
     async def work(self, handler: Handler) -> None:
         self._handler = handler
-        self._worker = Worker(self._broker, worker_threads=self._orders.concurrency)
+        self._worker = Worker(
+            self._broker, worker_threads=self._orders.concurrency, worker_timeout=LOOK_MS
+        )
         self._worker.start()
         await asyncio.Event().wait()  # its threads work on
 
