@@ -53,6 +53,11 @@ class Case:
         return replace(self, jobs=jobs)
 
     @property
+    def is_seldom(self) -> bool:
+        """What takes long, and does not swing, is measured in fewer rounds."""
+        return bool(self.group) or self.orders.get("what") == "idle"
+
+    @property
     def sides(self) -> list[tuple[str, int]]:
         return list(self.jobs.items())
 

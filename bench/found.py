@@ -36,7 +36,7 @@ class Found:
                 return
         loop = {"event loop": result["loop"]} if "loop" in result else {}
         self.packages[side] = result.pop("packages", {}) | loop
-        self.runs.setdefault(case.key, {}).setdefault(side, {})[number] = result
+        self.runs.setdefault(case.key, {}).setdefault(side, {})[number] = _rounded(result)
 
     def is_out(self, case: Case, side: str) -> bool:
         """It has failed in this case before, and would again."""
@@ -60,7 +60,7 @@ class Found:
         return [
             run[figure] / others[number][figure]
             for number, run in ours.items()
-            if number in others and others[number].get(figure)
+            if figure in run and others.get(number, {}).get(figure)
         ]
 
     def ratios_of(self, aim: Aim) -> list[float]:
@@ -121,10 +121,11 @@ class Found:
 
 def _told(rounds: dict[int, Result], count: int) -> list[Result | None]:
     """A list with a place for each round."""
-    return [_rounded(rounds[number]) if number in rounds else None for number in range(count)]
+    return [rounds.get(number) for number in range(count)]
 
 
 def _rounded(result: Result) -> Result:
+    """Five digits: what the page shows is what the JSON holds."""
     return {
         name: float(f"{value:.5g}") if isinstance(value, float) else value
         for name, value in result.items()

@@ -74,22 +74,23 @@ def main(argv: Sequence[str] | None = None) -> None:
         OTHERS: found.others(),
         "command": " ".join(["python bench/full.py", *(sys.argv[1:] if argv is None else argv)]),
     }
-    print("\n".join(full_report.tables(found)))
+    written = ""
     if not told.dry:
-        name = f"{datetime.now(UTC):%Y-%m-%d}-{told.name}"
-        page = full_report.write(told.reports, name, found, facts)
-        print(f"written to {page} and .json")
+        page = full_report.write(told.reports, f"{facts['date']}-{told.name}", found, facts)
+        written = f"written to {page} and .json"
+    print("\n".join([*full_report.tables(found), written]))
     if any(OURS in sides for sides in found.problems.values()):
         sys.exit("ours failed in a case: see above")
 
 
 def wanted(told: argparse.Namespace) -> list[Case]:
-    words = told.only.split(",")
-    cases = [
-        case
-        for case in (*CASES, *GROWTH, *IDLE)
-        if any(word in (case.key, case.group) or word in case.title for word in words)
-    ]
+    every = (*CASES, *GROWTH, *IDLE)
+    names = {name for case in every for name in (case.key, case.group)}
+
+    def is_meant(case: Case, word: str) -> bool:
+        return word in (case.key, case.group) if word in names and word else word in case.title
+
+    cases = [case for case in every if any(is_meant(case, word) for word in told.only.split(","))]
     if not told.quick:
         return [case.scaled(told.scale) for case in cases]
     return [
@@ -112,7 +113,7 @@ def plan(cases: Sequence[Case], asked: Sequence[Entrant], rounds: int) -> list[T
             part = [
                 one
                 for one in asked
-                if one.jobs(case) and (number in seldom or not (one.peer or case.group))
+                if one.jobs(case) and (number in seldom or not (one.peer or case.is_seldom))
             ]
             first = number % len(part) if part else 0
             turns += [Turn(number, case, one) for one in part[first:] + part[:first]]
@@ -187,7 +188,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--only", default="", help="cases of these keys or groups, or with this in their titles"
+        "--only", default="", help="cases by keys, groups or words of titles, with commas between"
     )
     parser.add_argument("--peers", default="all", help="other job queues: names, all or none")
     parser.add_argument("--scale", type=float, default=1.0, help="times as many jobs")

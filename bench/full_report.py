@@ -233,6 +233,8 @@ def write(folder: Path, name: str, found: Found, facts: dict[str, Any]) -> Path:
     page = folder / f"{name}.md"
     versions = {f"{side}, packages": told(found.packages[side]) for side in found.packages}
     whole = facts | versions
+    raw = {"facts": whole, **found.to_dict()}  # first: half an hour's figures
+    page.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
     lines = [
         f"# {name}",
         "",
@@ -247,6 +249,4 @@ def write(folder: Path, name: str, found: Found, facts: dict[str, Any]) -> Path:
         *(f"- {label}: {told(value)}" for label, value in whole.items()),
     ]
     page.write_text("\n".join(lines) + "\n")
-    raw = {"facts": whole, **found.to_dict()}
-    page.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
     return page

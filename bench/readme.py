@@ -35,8 +35,8 @@ def block(page: Path) -> str:
     servers = " and ".join(f"{kind.title()} {number}" for kind, number in facts["servers"].items())
     lines = [
         "Against ChasquiMQ 1.3.0 (a Rust engine with a Python API), as installed and as it is at",
-        "its fastest: on uvloop, reading by 256, pinned to one core; ours is on uvloop there too. The",
-        f"handler does nothing. Measured on {_day(facts)} by `make bench`: {servers},",
+        "its fastest: on uvloop, reading by 256, pinned to one core; ours is on uvloop there too.",
+        f"The handler does nothing. Measured on {_day(facts)} by `make bench`: {servers},",
         f"{facts['machine']}; all sides interleaved, medians of {raw['rounds']} rounds. Jobs per",
         "second belong to that machine.",
         "",
