@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
 from bullmq import Queue, Worker
 from drive import Handler, drive
-from kit import CannotError, Orders
+from kit import Orders
 
 
 class BullMQ:
+    threads = False
+
     def __init__(self, orders: Orders) -> None:
-        if orders.handler == "def":
-            raise CannotError("its handlers are coroutine functions, it has no threads for others")
         self._orders = orders
         self._settings: dict[str, Any] = {"removeOnComplete": orders.handler != "result"}
         if orders.what == "retry":
@@ -39,16 +40,21 @@ class BullMQ:
         return sum(counts.values())
 
     async def work(self, handler: Handler) -> None:
+        orders, loop = self._orders, asyncio.get_running_loop()
+
         async def handle(job: Any, token: str) -> Any:
             return await handler(job.data)
 
-        orders = self._orders
+        async def in_thread(job: Any, token: str) -> Any:  # it takes coroutine functions only
+            return await loop.run_in_executor(None, handler, job.data)
+
         options = {
             "connection": orders.url,
             "concurrency": orders.concurrency,
             "autorun": False,
         }
-        await Worker(orders.queue, handle, options).run()
+        processor = in_thread if orders.handler == "def" else handle
+        await Worker(orders.queue, processor, options).run()
 
     def again(self) -> Exception:
         return RuntimeError("the first run fails")

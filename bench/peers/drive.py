@@ -1,13 +1,15 @@
-"""The scenarios of `kit`, for peers that live on an event loop.
+"""The scenarios of `kit`, for peers in Python.
 
 A child says how its peer adds, works and counts what is left; what is measured, and from when to
-when, stands here once for all of them.
+when, stands here once for all of them. A peer of threads fits in too: its verbs are coroutines
+that never suspend, and its handlers run beside an event loop that has nothing to do.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -29,12 +31,16 @@ from kit import (
 )
 
 FILL = 100  # jobs at a time where the peer has no bulk call
+SLEEP_S = 0.001
 WARM_UP = 20  # jobs before the first measured one of `latency`
 
-Handler = Callable[[Any], Any]  # takes what was added; a coroutine function unless "def"
+Start = Callable[[Any], None]  # what a handler does first, with what was added
+Handler = Callable[[Any], Any]  # a coroutine function unless "def", or for a peer of threads
 
 
-class AsyncPeer(Protocol):
+class Peer(Protocol):
+    threads: bool  # its handlers are plain functions, always
+
     def __init__(self, orders: Orders) -> None: ...
 
     async def open(self) -> None:
@@ -52,18 +58,18 @@ class AsyncPeer(Protocol):
         """Jobs in Redis that wait, are delayed or in progress."""
 
     async def work(self, handler: Handler) -> None:
-        """Run a worker until the process ends."""
+        """Run a worker for as long as the process lives."""
 
     def again(self) -> Exception:
         """What a handler raises to be run once more at once."""
 
 
-def drive(peer: type[AsyncPeer], packages: tuple[str, ...]) -> None:
+def drive(peer: type[Peer], packages: tuple[str, ...]) -> None:
     """The main programme of a child."""
     logging.disable(logging.CRITICAL)  # nobody reads it, and a full pipe would stop the child
 
     def run(orders: Orders) -> dict[str, Any]:
-        if orders.uvloop:
+        if orders.uvloop and not peer.threads:
             import uvloop
 
             uvloop.install()
@@ -73,7 +79,7 @@ def drive(peer: type[AsyncPeer], packages: tuple[str, ...]) -> None:
     serve(run, packages)
 
 
-async def _run(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+async def _run(peer: Peer, orders: Orders) -> dict[str, Any]:
     await peer.open()
     kinds = {
         "worker": _work,
@@ -86,39 +92,38 @@ async def _run(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
     return {**result, "loop": type(asyncio.get_running_loop()).__module__.partition(".")[0]}
 
 
-async def _work(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+async def _work(peer: Peer, orders: Orders) -> dict[str, Any]:
     tally = Tally(orders.jobs)
-    handler = _handler(orders.handler, tally)
     await _fill(peer, orders)
     await ready_soon()
-    running = asyncio.ensure_future(peer.work(handler))
+    running = _start(peer, lambda data: tally.hit(), orders.handler)
     await _unless_ended(running, tally)
     return await tally.result_soon(peer.left)
 
 
-def _handler(kind: str, tally: Tally) -> Handler:
-    async def noop(data: Any) -> None:
-        tally.hit()
+def _start(peer: Peer, start: Start, kind: str = "noop") -> asyncio.Future[None]:
+    """A worker whose handlers begin with `start`, and go on as their kind says."""
 
-    async def sleep(data: Any) -> None:
-        tally.hit()
-        await asyncio.sleep(0.001)
+    def plain(data: Any) -> Any:
+        start(data)
+        if kind == "sleep":
+            time.sleep(SLEEP_S)
+        return RESULT if kind == "result" else None
 
-    async def result(data: Any) -> Any:
-        tally.hit()
-        return RESULT
+    async def handle(data: Any) -> Any:
+        start(data)
+        if kind == "sleep":
+            await asyncio.sleep(SLEEP_S)
+        return RESULT if kind == "result" else None
 
-    def plain(data: Any) -> None:
-        tally.hit()
-
-    return {"noop": noop, "sleep": sleep, "result": result, "def": plain}[kind]
+    return asyncio.ensure_future(peer.work(plain if peer.threads or kind == "def" else handle))
 
 
-async def _retry(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+async def _retry(peer: Peer, orders: Orders) -> dict[str, Any]:
     tally = Tally(orders.jobs, runs=2)
     failed: set[int] = set()
 
-    async def handle(data: Any) -> None:
+    def start(data: Any) -> None:
         tally.hit()
         if data["number"] not in failed:
             failed.add(data["number"])
@@ -128,28 +133,28 @@ async def _retry(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
         numbers = range(first, min(first + FILL, orders.jobs))
         await asyncio.gather(*[peer.add({**orders.payload, "number": one}) for one in numbers])
     await ready_soon()
-    running = asyncio.ensure_future(peer.work(handle))
+    running = _start(peer, start)
     await _unless_ended(running, tally)
     return await tally.result_soon(peer.left)
 
 
-async def _delayed(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+async def _delayed(peer: Peer, orders: Orders) -> dict[str, Any]:
     tally = Tally(orders.jobs)
-    moment = time.time() + lead_s(orders)
+    moment = float(math.ceil(time.time() + lead_s(orders)))  # some know whole seconds only
     await _add_at(peer, [moment] * orders.jobs)
     await ready_soon()
-    running = asyncio.ensure_future(peer.work(_handler("noop", tally)))
+    running = _start(peer, lambda data: tally.hit())
     await asyncio.sleep(pause_s(moment))
     tally.begin()
     await _unless_ended(running, tally)
     return await tally.result_soon(peer.left)
 
 
-async def _punctual(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+async def _punctual(peer: Peer, orders: Orders) -> dict[str, Any]:
     tally = Tally(orders.jobs)
     late: list[float] = []
 
-    async def handle(data: Any) -> None:
+    def start(data: Any) -> None:
         late.append((time.time() - data["due"]) * 1000)
         tally.hit()
 
@@ -157,17 +162,17 @@ async def _punctual(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
     moments = [first + number * step for number in range(orders.jobs)]
     await _add_at(peer, moments)
     await ready_soon()
-    running = asyncio.ensure_future(peer.work(handle))
+    running = _start(peer, start)
     await asyncio.sleep(pause_s(first))
     await _unless_ended(running, tally)
     return {**await tally.result_soon(peer.left), "ms": late}
 
 
-async def _latency(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+async def _latency(peer: Peer, orders: Orders) -> dict[str, Any]:
     warm_up, tally = Tally(WARM_UP), Tally(orders.jobs)
     took: list[float] = []
 
-    async def handle(data: Any) -> None:
+    def start(data: Any) -> None:
         took.append(now_ms() - data["at"])
         (tally if data["counts"] else warm_up).hit()
 
@@ -176,7 +181,7 @@ async def _latency(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
             await peer.add({"counts": counts, "at": now_ms()})
             await asyncio.sleep(GAP_S)
 
-    running = asyncio.ensure_future(peer.work(handle))
+    running = _start(peer, start)
     await add(WARM_UP, counts=False)
     await _unless_ended(running, warm_up)
     await ready_soon()
@@ -185,7 +190,7 @@ async def _latency(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
     return {**await tally.result_soon(peer.left), "ms": took[WARM_UP:]}
 
 
-async def _produce(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
+async def _produce(peer: Peer, orders: Orders) -> dict[str, Any]:
     async def one() -> None:
         await peer.add(orders.payload)
 
@@ -206,7 +211,7 @@ async def _produce(peer: AsyncPeer, orders: Orders) -> dict[str, Any]:
     return added(clock, orders)
 
 
-async def _fill(peer: AsyncPeer, orders: Orders) -> None:
+async def _fill(peer: Peer, orders: Orders) -> None:
     for first in range(0, orders.jobs, FILL):
         count = min(FILL, orders.jobs - first)
         try:
@@ -217,7 +222,7 @@ async def _fill(peer: AsyncPeer, orders: Orders) -> None:
         raise RuntimeError(f"{orders.jobs} jobs were added, Redis holds {found}")
 
 
-async def _add_at(peer: AsyncPeer, moments: list[float]) -> None:
+async def _add_at(peer: Peer, moments: list[float]) -> None:
     for first in range(0, len(moments), FILL):
         group = moments[first : first + FILL]
         await asyncio.gather(*[peer.add_at({"due": moment}, moment) for moment in group])

@@ -13,6 +13,8 @@ NOT_KEPT = -1
 
 
 class Saq:
+    threads = False
+
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
         self._settings = {"ttl": KEPT_S if orders.handler == "result" else NOT_KEPT}

@@ -16,6 +16,8 @@ NOT_KEPT = 0
 
 
 class Streaq:
+    threads = False
+
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
         # `silent` spares it to format two lines for a log that nobody reads.
