@@ -284,9 +284,10 @@ def _answered(side: Side, orders: str, began: Callable[[], None]) -> dict[str, A
                 child.stdin.write("go\n")
                 child.stdin.flush()
                 answer = child.stdout.readline()
-            if not answer:
+            if not answer.startswith("{"):
                 errors.seek(0)
-                raise FailedRunError(f"{side.name} did not finish: {errors.read()[-2000:]}")
+                told = f"{answer}{errors.read()[-2000:]}"
+                raise FailedRunError(f"{side.name} did not finish: {told}")
             result: dict[str, Any] = json.loads(answer)
         finally:
             patience.cancel()

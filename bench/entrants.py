@@ -115,7 +115,7 @@ def outcome(arena: Arena, entrant: Entrant, case: Case) -> Result:
         result = entrant.run(arena, case)
     except CannotRunError as error:
         return {"cannot": str(error)}
-    except FailedRunError as error:
+    except (FailedRunError, OSError) as error:  # what cannot even be started is the latter
         return {"failed": str(error)}
     if "ms" in result:
         result |= percentiles(result.pop("ms"))

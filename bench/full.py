@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from typing import NamedTuple
 
 import entrants
 import full_report
+import old
 from arena import Arena, wait_for_quiet
 from contest import CASES, GROWTH, IDLE, OURS, TUNED, Case
 from entrants import Entrant
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         facts = machine() | {"servers": arena.versions()}
     facts |= {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "commit": commit(),
+        **old.state(),
         "payload": f"{len(PAYLOAD)} keys, {len(wire.encode(PAYLOAD))} bytes, unless it says so",
         "rounds": f"{told.rounds}; of other job queues and of what grows {few(told.rounds)}",
         "took": f"{(time.monotonic() - began) / 60:.0f} min",
@@ -175,16 +175,6 @@ def listed(cases: Sequence[Case], asked: Sequence[Entrant]) -> list[str]:
         names = [one.name for one in asked if one.jobs(case)]
         lines.append(f"{case.key:18} {case.title:44} {', '.join(names)}")
     return lines
-
-
-def commit() -> str:
-    def git(*words: str) -> str:
-        done = subprocess.run(
-            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip()
-
-    return f"{git('rev-parse', 'HEAD')}{', and changes' if git('diff', 'HEAD', '--stat') else ''}"
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -63,7 +63,7 @@ def test_cases_of_every_kind_run_and_are_told(
     for key in keys:
         assert {"ours", "reference"} <= set(raw["runs"][key])
     assert set(raw["runs"]["worker-100"]) >= {"limit", "ours on uvloop", "ours on Valkey"}
-    assert {"machine", "servers", "commit", "command", "date"} <= set(raw["facts"])
+    assert {"machine", "servers", "command", "date"} <= set(raw["facts"])
 
     tables = bench.full_report.tables(bench.found.Found.read(raw))
     assert "## Share of the limit" in tables
