@@ -11,7 +11,7 @@ PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 4 ? 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv redis chromium lint format test test-slow demo soak chaos-schedules bench-quick bench-spark bench-pipeline cli-reference lock clean
+.PHONY: help venv redis chromium lint format test test-slow demo soak chaos-schedules bench bench-plot bench-quick bench-spark bench-pipeline cli-reference lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,12 @@ soak: venv redis ## a worker under load for MINUTES (10): memory, connections an
 
 chaos-schedules: venv redis ## schedulers stopped PAUSES (200) times on each server: every window once
 	@$(BIN)/python -m tests.chaos.schedules --pauses $(or $(PAUSES),200)
+
+bench: venv redis ## everything about speed: the reference, other job queues, the limit, growth; half an hour
+	@$(BIN)/python bench/full.py
+
+bench-plot: venv ## the newest full report, as pictures and as the README's table
+	@$(BIN)/python bench/plot.py
 
 bench-quick: venv redis ## our figures beside the reference's, in a few minutes
 	@$(BIN)/python bench/quick.py

@@ -1,7 +1,8 @@
 """Servers of our own, and one run at a time in a fresh process on one of them.
 
 A worker's queue is filled beforehand by copying a stream that was filled once: both sides get
-the same bytes. What a run claims is checked afterwards against what Redis holds.
+the same bytes. What a run claims is checked afterwards against what Redis holds. Streams to copy
+from are in the server's first database, runs have the second for themselves.
 """
 
 from __future__ import annotations
@@ -12,23 +13,29 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import redis
 from scenarios import PAYLOAD, Scenario
 
-from chasquimq import Queue
+from chasquimq import Queue, wire
 from chasquimq.server import Kind, Server, find_server
 
-CHILD = Path(__file__).with_name("child.py")
+CHILD = Path(__file__).parent / "peers" / "chasqui_child.py"
 QUEUE = "bench"
 QUIET = 0.15  # cores used by others that do not matter
 LOOK_S = 0.1
+GIVE_UP_S = 180.0  # with a run that says nothing; children give up earlier, and tell why
+LONGEST = 100_000  # characters of an argument; the system takes a few more
+RUNS, LARGE = 1, 10_000_000  # the database of runs; more than any queue holds here
 AT_LEAST: dict[Kind, tuple[int, int, int]] = {"redis": (8, 6, 2), "valkey": (8, 0, 0)}
 
 
@@ -36,9 +43,13 @@ class FailedRunError(RuntimeError):
     """A run did not do what it was measured for."""
 
 
+class CannotRunError(FailedRunError):
+    """It has no such thing, as it says itself."""
+
+
 @dataclass(frozen=True)
 class Side:
-    """Who runs: a Python with one of the two packages."""
+    """Who runs: a Python with one of the two packages, or any command that starts a child."""
 
     name: str
     python: Path = Path(sys.executable)
@@ -46,11 +57,26 @@ class Side:
     uvloop: bool = False
     options: dict[str, Any] = field(default_factory=dict)  # for the Worker
     ours: bool = True
+    child: Path = CHILD
+    command: tuple[str, ...] = ()  # instead of the Python and the child
+    core: int | None = None  # the only one that it may use
 
     def environment(self) -> dict[str, str]:
         hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
         clean = {name: value for name, value in os.environ.items() if name not in hidden}
         return clean | ({"PYTHONPATH": str(self.source)} if self.source else {})
+
+    def start(self, orders: str, errors: IO[str]) -> subprocess.Popen[str]:
+        pinned = () if self.core is None else ("taskset", "--cpu-list", str(self.core))
+        command = self.command or (str(self.python), str(self.child))
+        return subprocess.Popen(
+            [*pinned, *command, orders],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=self.environment(),
+            text=True,
+        )
 
 
 class Arena:
@@ -64,7 +90,7 @@ class Arena:
         for kind in self._kinds:
             binary = find_server(kind=kind, at_least=AT_LEAST[kind])
             self._servers[kind] = self._stack.enter_context(Server(binary))
-            client = redis.Redis.from_url(self._servers[kind].url)
+            client = redis.Redis.from_url(self.url(kind))
             self._clients[kind] = self._stack.enter_context(client)
         return self
 
@@ -82,36 +108,107 @@ class Arena:
             for kind, server in self._servers.items()
         }
 
+    def url(self, kind: str) -> str:
+        return f"{self._servers[kind].url}/{RUNS}"
+
     def run(self, side: Side, scenario: Scenario, jobs: int) -> dict[str, Any]:
         """One measured run; raises when Redis does not confirm what it claims."""
-        url, client = self._servers[scenario.server].url, self._clients[scenario.server]
-        orders: dict[str, Any] = {"url": url, "queue": QUEUE, "jobs": jobs, "uvloop": side.uvloop}
-        self._clear(client)
-        if scenario.kind == "worker":
-            self._fill(client, url, jobs)
+        orders: dict[str, Any] = {"jobs": jobs, "uvloop": side.uvloop}
+        is_worker = scenario.kind == "worker"
+        if is_worker:
             orders |= {"what": "worker", "options": scenario.options | side.options}
         else:
-            orders |= {"what": "producer", "kind": scenario.kind, "size": scenario.size}
-            orders["payload"] = PAYLOAD
-        load, server_cpu = Load(), _server_cpu(client)
-        result = _run(side, orders)
-        server_cpu = _server_cpu(client) - server_cpu
-        result["server_cpu_per_100k"] = server_cpu / jobs * 1e5
-        result["others"] = load.of_others(server_cpu)
-        _confirm(client, scenario, jobs, result)
+            orders |= {"what": scenario.kind, "size": scenario.size, "payload": PAYLOAD}
+        fill = Fill(jobs) if is_worker else None
+        result = self.measure(side, orders, server=scenario.server, fill=fill)
+        if is_worker:
+            events = scenario.options.get("events_enabled", True)
+            self.confirm_worked(scenario.server, jobs, result, events=events)
+        else:
+            self.confirm_added(scenario.server, result)
         return result
 
-    def _clear(self, client: redis.Redis) -> None:
-        for key in list(client.scan_iter(match=f"{{chasqui:{QUEUE}}}*", count=1000)):
-            client.delete(key)
+    def measure(
+        self, side: Side, orders: dict[str, Any], *, server: str = "redis", fill: Fill | None = None
+    ) -> dict[str, Any]:
+        """One run in an empty database, and what it cost the server."""
+        client = self._clients[server]
+        client.flushdb()
+        if fill is not None:
+            self._fill(server, fill)
+        place = {"url": self.url(server), "queue": QUEUE}
+        load, server_cpu = Load(), ServerCpu(client)
+        result = _run(side, place | orders, server_cpu.restart)
+        spent = server_cpu.spent()
+        result["server_cpu_per_100k"] = spent / orders["jobs"] * 1e5
+        result["others"] = load.of_others(server_cpu.spent_in_all())
+        return result
 
-    def _fill(self, client: redis.Redis, url: str, jobs: int) -> None:
-        template = f"{QUEUE}-of-{jobs}"
-        if not client.exists(_stream(template)):
-            asyncio.run(_add(url, template, jobs))
-        client.copy(_stream(template), _stream(QUEUE))
-        if client.xlen(_stream(QUEUE)) != jobs:
+    def confirm_added(self, server: str, result: dict[str, Any]) -> None:
+        left = self._clients[server].xlen(_stream(QUEUE))
+        if left != result["added"]:
+            raise FailedRunError(f"{result['added']} jobs were added, Redis holds {left}")
+
+    def confirm_worked(
+        self, server: str, jobs: int, result: dict[str, Any], *, events: bool
+    ) -> None:
+        client, handled = self._clients[server], result["handled"]
+        left = client.xlen(_stream(QUEUE))
+        if left or handled != jobs:
+            raise FailedRunError(f"{handled} of {jobs} jobs were handled, {left} are left")
+        key = f"{{chasqui:{QUEUE}}}:events"
+        written = client.xinfo_stream(key)["entries-added"] if client.exists(key) else 0
+        result["events_per_job"] = written / jobs
+        expected = 2.0 if events else 0.0
+        if abs(result["events_per_job"] - expected) > 0.05:
+            told = f"{expected} a job were expected"
+            raise FailedRunError(f"{written} events for {jobs} jobs, {told}")
+
+    def _fill(self, server: str, fill: Fill) -> None:
+        client, url = self._clients[server], self._servers[server].url
+        with redis.Redis.from_url(url) as templates:
+            if not templates.exists(_stream(fill.name)):
+                asyncio.run(_add(url, fill))
+            for queue in fill.queues:
+                templates.copy(_stream(fill.name), _stream(queue), RUNS)
+        if any(client.xlen(_stream(queue)) != fill.jobs for queue in fill.queues):
             raise FailedRunError("the queue was not filled")
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Jobs that wait in each of these queues when a run begins."""
+
+    jobs: int
+    payload: Any = None  # None: the usual one
+    queues: tuple[str, ...] = (QUEUE,)
+
+    @property
+    def name(self) -> str:
+        size = "" if self.payload is None else f"-by-{len(wire.encode(self.payload))}"
+        return f"{QUEUE}-of-{self.jobs}{size}"
+
+
+class ServerCpu:
+    """Seconds that a server was busy."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._first = self._began = self._now()
+
+    def restart(self) -> None:
+        """Count from here on: a child has set itself up."""
+        self._began = self._now()
+
+    def spent(self) -> float:
+        return self._now() - self._began
+
+    def spent_in_all(self) -> float:
+        return self._now() - self._first
+
+    def _now(self) -> float:
+        info: dict[str, Any] = self._client.info("cpu")
+        return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
 
 class Load:
@@ -153,57 +250,48 @@ def _children_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-async def _add(url: str, queue: str, jobs: int) -> None:
-    async with Queue(queue, redis_url=url) as producer:
-        for first in range(0, jobs, 1000):
-            count = min(1000, jobs - first)
-            await producer.add_bulk([{"name": "job", "data": PAYLOAD}] * count)
+async def _add(url: str, fill: Fill) -> None:
+    job = {"name": "job", "data": PAYLOAD if fill.payload is None else fill.payload}
+    step = max(min(1000, 10_000_000 // len(wire.encode(job["data"]))), 1)
+    async with Queue(fill.name, redis_url=url, max_stream_len=LARGE) as producer:
+        for first in range(0, fill.jobs, step):
+            await producer.add_bulk([job] * min(step, fill.jobs - first))
 
 
 def _stream(queue: str) -> str:
     return f"{{chasqui:{queue}}}:stream"
 
 
-def _server_cpu(client: redis.Redis) -> float:
-    info: dict[str, Any] = client.info("cpu")
-    return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
+def _run(side: Side, orders: dict[str, Any], began: Callable[[], None]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        text = json.dumps(orders)
+        if len(text) > LONGEST:
+            page = Path(folder) / "orders"
+            page.write_text(text)
+            text = f"@{page}"
+        return _answered(side, text, began)
 
 
-def _run(side: Side, orders: dict[str, Any]) -> dict[str, Any]:
-    child = subprocess.Popen(
-        [side.python, CHILD, json.dumps(orders)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=side.environment(),
-        text=True,
-    )
-    with child:
-        assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+def _answered(side: Side, orders: str, began: Callable[[], None]) -> dict[str, Any]:
+    with tempfile.TemporaryFile("w+") as errors, side.start(orders, errors) as child:
+        assert child.stdin is not None and child.stdout is not None
+        patience = threading.Timer(GIVE_UP_S, child.kill)
+        patience.start()
         try:
-            if child.stdout.readline().strip() == "ready":
+            answer = child.stdout.readline()
+            if answer.strip() == "ready":
+                began()
                 child.stdin.write("go\n")
                 child.stdin.flush()
-            answer = child.stdout.readline()
-            if not answer:
-                raise FailedRunError(f"{side.name} did not finish: {child.stderr.read()[-2000:]}")
+                answer = child.stdout.readline()
+            if not answer.startswith("{"):
+                errors.seek(0)
+                told = f"{answer}{errors.read()[-2000:]}"
+                raise FailedRunError(f"{side.name} did not finish: {told}")
             result: dict[str, Any] = json.loads(answer)
-            return result
         finally:
+            patience.cancel()
             child.kill()
-
-
-def _confirm(client: redis.Redis, scenario: Scenario, jobs: int, result: dict[str, Any]) -> None:
-    left = client.xlen(_stream(QUEUE))
-    if scenario.kind != "worker":
-        if left != result["added"]:
-            raise FailedRunError(f"{result['added']} jobs were added, Redis holds {left}")
-        return
-    if left or result["handled"] != jobs:
-        raise FailedRunError(f"{result['handled']} of {jobs} jobs were handled, {left} are left")
-    key = f"{{chasqui:{QUEUE}}}:events"
-    written = client.xinfo_stream(key)["entries-added"] if client.exists(key) else 0
-    result["events_per_job"] = written / jobs
-    expected = 2.0 if scenario.options.get("events_enabled", True) else 0.0
-    if abs(result["events_per_job"] - expected) > 0.05:
-        raise FailedRunError(f"{written} events for {jobs} jobs, {expected} a job were expected")
+    if "cannot" in result:
+        raise CannotRunError(result["cannot"])
+    return result

@@ -20,9 +20,9 @@ from typing import Any
 import pyspark
 import spark_field
 from arena import AT_LEAST, wait_for_quiet
+from layout import table
 from quick import ROOT, Progress, machine
 from report import told
-from spark_report import table
 
 from chasquimq.server import Server, find_server
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import layout
 from scenarios import Scenario
 
 Results = list[dict[str, Any]]
@@ -42,15 +44,7 @@ def table(outcomes: list[Outcome]) -> list[str]:
         "scenario", "ratio", "min–max", "target",
         "jobs/s", "against", "CPU s/100k", "against", "Redis CPU", "against",
     ]  # fmt: skip
-    rows = [head, *(_row(outcome) for outcome in outcomes)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append(f"| {' | '.join(cells)} |")
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    return [lines[0], f"| {' | '.join(rule)} |", *lines[1:]]
+    return layout.table([head, *(_row(outcome) for outcome in outcomes)])
 
 
 def others(outcomes: list[Outcome]) -> str:
@@ -75,17 +69,31 @@ def _row(outcome: Outcome) -> list[str]:
     ]
 
 
-def write(folder: Path, name: str, outcomes: list[Outcome], facts: dict[str, Any]) -> Path:
-    """Write `<name>.md` and `<name>.json`; answers the first."""
+def write(
+    folder: Path,
+    name: str,
+    outcomes: list[Outcome],
+    facts: dict[str, Any],
+    *,
+    section: Sequence[str] = (),
+    also: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write `<name>.md`, with a `section` behind its table, and `<name>.json`; answers the first.
+
+    `also` stands in the JSON beside facts and outcomes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{name}.md"
-    page.write_text("\n".join(_page(name, outcomes, facts)) + "\n")
-    raw = {"facts": facts, "outcomes": [outcome.to_dict() for outcome in outcomes]}
+    page.write_text("\n".join(_page(name, outcomes, facts, section)) + "\n")
+    raw: dict[str, Any] = {"facts": facts, "outcomes": [outcome.to_dict() for outcome in outcomes]}
+    raw |= also or {}
     page.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n")
     return page
 
 
-def _page(name: str, outcomes: list[Outcome], facts: dict[str, Any]) -> list[str]:
+def _page(
+    name: str, outcomes: list[Outcome], facts: dict[str, Any], section: Sequence[str]
+) -> list[str]:
     return [
         f"# {name}",
         "",
@@ -97,6 +105,7 @@ def _page(name: str, outcomes: list[Outcome], facts: dict[str, Any]) -> list[str
         "",
         *table(outcomes),
         "",
+        *section,
         *(f"- {label}: {told(value)}" for label, value in facts.items()),
     ]
 

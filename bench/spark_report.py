@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from layout import table
 from report import told
 from spark_cases import IN_TASKS, PLAIN_READ, PLAIN_WRITE, READING, WRITING, Case, Measured
 from spark_growth import ONE, Cost
@@ -43,18 +44,6 @@ def tables(found: Found) -> list[str]:
         if len(rows) > 1:
             lines += [f"## {title}", "", *table(rows), ""]
     return lines
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table, padded so that it reads as text too."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append(f"| {' | '.join(cells)} |")
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    return [lines[0], f"| {' | '.join(rule)} |", *lines[1:]]
 
 
 def _cases(found: Found, cases: Iterable[Case]) -> list[list[str]]:
