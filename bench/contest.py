@@ -94,6 +94,14 @@ CASES = (
         _worker(handler="sleep"),
         both(50_000, 12_000, *FAST),
     ),
+    # With 100 at a time nobody can do more than 100,000 a second, however little it costs: this one
+    # tells what suspending handlers cost.
+    Case(
+        "sleep-1000",
+        "handler that sleeps 1 ms, 1,000 at a time",
+        _worker(1000, handler="sleep"),
+        both(100_000, 12_000, *FAST),
+    ),
     Case("def", "plain `def`, 100 at a time", _worker(handler="def"), both(70_000, 10_000)),
     Case(
         "result", "results stored, 100 at a time", _worker(handler="result"), both(60_000, 12_000)
@@ -206,6 +214,7 @@ INSTALLED = (
     Aim("worker-100-off", OURS, REFERENCE, bound=10),
     Aim("worker-1", OURS, REFERENCE, bound=25),
     Aim("sleep", OURS_UVLOOP, REFERENCE, bound=5),
+    Aim("sleep-1000", OURS_UVLOOP, REFERENCE),
     Aim("def", OURS, REFERENCE),
     Aim("result", OURS, REFERENCE),
     Aim("add", OURS, REFERENCE, bound=1.9),
@@ -225,6 +234,7 @@ AGAINST_TUNED = (
     Aim("worker-100-off", OURS_UVLOOP, TUNED, bound=4.5),
     Aim("worker-1", OURS_UVLOOP, TUNED, bound=18),
     Aim("sleep", OURS_UVLOOP, TUNED, bound=4),
+    Aim("sleep-1000", OURS_UVLOOP, TUNED),
     Aim("add", OURS_UVLOOP, TUNED, bound=1.3),
     Aim("concurrent", OURS_UVLOOP, TUNED, bound=7),
     Aim("bulk-50", OURS_UVLOOP, TUNED, bound=1.7),

@@ -23,7 +23,7 @@ from chasquimq.config import (
     suggesting,
 )
 from chasquimq.engine.care import Care
-from chasquimq.engine.draft import Backoff, Delay, draft, plain
+from chasquimq.engine.draft import Backoff, Delay, draft, plain, plain_all
 from chasquimq.engine.listener import dismiss
 from chasquimq.engine.producer import now_ms
 from chasquimq.engine.recurring import Recipe
@@ -203,8 +203,8 @@ class Queue(Care):
         else:
             live = session.live if durability is None else None
             producer = live or await session.producer(durability)
-            if ready.due is None and not producer.has_room(1):
-                await producer.admit(1)
+            if ready.due is None and not producer.gate.has_room(1):
+                await producer.gate.admit(1)
             new_id, order = producer.send_one(ready, created_ms)
             await order.future
         if order.errors:
@@ -254,14 +254,19 @@ class Queue(Care):
         specs: they are written first, one by one.
         """
         created_ms = now_ms()
-        if any("repeat" in job for job in jobs):
-            return await self._add_with_specs(jobs, durability)
-        drafts = [self._draft(place, job, created_ms) for place, job in enumerate(jobs)]
+        drafts = plain_all(jobs, self._options)
+        bare = drafts is not None
+        if drafts is None:
+            if any("repeat" in job for job in jobs):
+                return await self._add_with_specs(jobs, durability)
+            drafts = [self._draft(place, job, created_ms) for place, job in enumerate(jobs)]
         if not drafts:
             return []
         session = self._here()
-        send = session.send if self._tracing is None else session.send_traced
-        ids, order = await send(drafts, created_ms, durability)
+        if self._tracing is None:
+            ids, order = await session.send(drafts, created_ms, durability, plain=bare)
+        else:
+            ids, order = await session.send_traced(drafts, created_ms, durability)
         added = [  # while Redis works
             Job(job_id, job.get("name") or "", job["data"], 0, created_ms)
             for job_id, job in zip(ids, jobs, strict=True)

@@ -163,6 +163,23 @@ async def test_a_duplicate_waits_for_the_job_that_is_in(
 
 
 @pytest.mark.parametrize("level", DURABLE)
+async def test_a_bulk_without_options_can_be_added_again_too(
+    shelter: Shelter, level: Durability
+) -> None:
+    jobs: list[dict[str, Any]] = [{"name": "n", "data": n} for n in range(60)]
+    async with shelter.desk.queue(**SOON, durability=level) as queue:
+        await queue.add("warm", 1)
+        shelter.stall(level)
+        with pytest.raises(UnconfirmedError) as caught:
+            await queue.add_bulk(jobs)
+        shelter.mend(level)
+        ids = [error.job_id for error in caught.value.outcomes]
+        again = [{**job, "job_id": job_id} for job, job_id in zip(jobs, ids, strict=True)]
+        await queue.add_bulk(again)
+    assert shelter.count() == 61
+
+
+@pytest.mark.parametrize("level", DURABLE)
 async def test_in_a_bulk_each_job_has_an_error_of_its_own(
     shelter: Shelter, level: Durability
 ) -> None:

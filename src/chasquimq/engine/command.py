@@ -7,6 +7,7 @@ are rarer and take the long way.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 
 from chasquimq import wire
 from chasquimq.config import ProducerOptions
@@ -52,6 +53,22 @@ class Scribe:
         whole = 38 + len(head) + size
         command = form % (job_id, whole, job_id, head, payload, tail, rest)
         return command, self._plain_s
+
+    def write_plain(
+        self, jobs: Iterable[tuple[bytes, Draft]], tail: bytes
+    ) -> tuple[list[bytes], float]:
+        """The same for many drafts without options, each with its id."""
+        bare, named = self._forms
+        commands = []
+        for job_id, draft in jobs:
+            payload, name = draft.payload, draft.name
+            size = len(payload)
+            head = _HEADS[size] if size < 256 else wire.bin_header(size)
+            rest = self._names.get(name) or self._name(name)
+            whole = 38 + len(head) + size
+            form = named if name else bare
+            commands.append(form % (job_id, whole, job_id, head, payload, tail, rest))
+        return commands, self._plain_s
 
     def write_own(self, job_id: bytes, draft: Draft, now_ms: int, tail: bytes) -> Written:
         """The same, with any id as one that the caller chose: adding it again is a no-op."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, SupportsIndex
 
 from chasquimq import wire
 from chasquimq.config import MAX_MS, U32, ProducerOptions, one_of, refuse_unknown
-from chasquimq.errors import ArgumentError, ConfigError, PayloadTooLargeError
+from chasquimq.errors import ArgumentError, ChasquiError, ConfigError, PayloadTooLargeError
 from chasquimq.job import BackoffSpec, Draft, Due, RetryOverride, Unique
 from chasquimq.policy.moment import epoch_ms
 
@@ -38,6 +38,25 @@ def plain(name: str | None, data: Any, options: ProducerOptions) -> Draft:
     if size > options.max_payload_bytes:
         raise PayloadTooLargeError(size, options.max_payload_bytes)
     return Draft(raw_name, payload)
+
+
+def plain_all(jobs: Sequence[Mapping[str, Any]], options: ProducerOptions) -> list[Draft] | None:
+    """The same for a bulk, if all have a name and data and nothing else, and nothing is wrong with
+    any; None: each has to be looked at."""
+    encode, names, drafts = wire.encode, dict[str | None, bytes](), list[Draft]()
+    most = options.max_payload_bytes - _ENVELOPE_BYTES
+    try:
+        for job in jobs:
+            name, payload = job["name"], encode(job["data"])
+            raw_name = names.get(name)
+            if raw_name is None:
+                raw_name = names[name] = b"" if name is None else wire.check_name(name)
+            if len(job) != 2 or len(payload) > most:
+                return None
+            drafts.append(Draft(raw_name, payload))
+    except (ChasquiError, KeyError, TypeError):
+        return None
+    return drafts
 
 
 def draft(

@@ -10,6 +10,7 @@ from chasquimq.errors import ChasquiError, UnconfirmedError
 from chasquimq.store.durability import Doubt
 
 _NONE: frozenset[int] = frozenset()
+_NO_ERRORS: dict[int, ChasquiError] = {}  # never written to: of most orders there are none
 
 
 class Order:
@@ -19,7 +20,7 @@ class Order:
 
     def __init__(self, count: int, future: asyncio.Future[None], ids: Sequence[str] = ()) -> None:
         self.count = self.left = count
-        self.errors: dict[int, ChasquiError] = {}  # by their place in the order
+        self.errors = _NO_ERRORS  # by their place in the order
         self.duplicates: Set[int] = _NONE  # the places of jobs whose id was there already
         self.future = future
         self.ids = ids
@@ -34,6 +35,8 @@ class Order:
             self.future.set_result(None)
 
     def fail(self, index: int, error: ChasquiError) -> None:
+        if self.errors is _NO_ERRORS:
+            self.errors = {}
         self.errors[index] = error
         self.settle(1)
 
@@ -81,10 +84,39 @@ class Parcel:
         self.until = until  # it was sent, and may be sent again until then
         self.said: Any = None  # the answer to its only command when that was sent before
 
+    def settle(self) -> None:
+        """All of it is in."""
+        self.order.settle(len(self.commands))
+
     def split(self) -> list[Parcel]:
         if len(self.commands) == 1:
             return [self]
         return [
             Parcel(self.order, self.first + place, [command], self.memory_s, self.until)
             for place, command in enumerate(self.commands)
+        ]
+
+
+class Crowd:
+    """Orders of one command each that travel together; apart they are parcels. There is one for
+    many adds, because an object for each costs more than its place in a list."""
+
+    __slots__ = ("commands", "memory_s", "orders", "until")
+
+    def __init__(self, memory_s: float) -> None:
+        self.orders: list[Order] = []
+        self.commands: list[bytes] = []
+        self.memory_s = memory_s
+        self.until: float | None = None  # what was sent goes again by itself, as a parcel
+
+    def settle(self) -> None:
+        for order in self.orders:
+            order.left = 0
+            if not order.future.done():
+                order.future.set_result(None)
+
+    def split(self) -> list[Parcel]:
+        return [
+            Parcel(order, 0, [command], self.memory_s)
+            for order, command in zip(self.orders, self.commands, strict=True)
         ]

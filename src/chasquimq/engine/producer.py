@@ -1,6 +1,6 @@
 """Send drafts to Redis: what one turn of the loop brings goes out in one write.
 
-1. admission: is there room? (the stream's length rides along with every write);
+1. admission: is there room? (`gate`; the stream's length rides along with every write);
 2. a draft becomes a command, commands wait in line, the line is written in chunks, never more
    un-answered than the server remembers ids for;
 3. answers settle orders. A connection that breaks: what the server would recognise is sent
@@ -24,12 +24,12 @@ from typing import Any
 from chasquimq import wire
 from chasquimq.config import ProducerOptions
 from chasquimq.engine.command import SCRIPTS, Scribe, tail
+from chasquimq.engine.gate import Gate
 from chasquimq.engine.herald import Herald, Observe
-from chasquimq.engine.order import Order, Parcel
+from chasquimq.engine.order import Crowd, Order, Parcel
 from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError
 from chasquimq.happening import Happening, Reconnected, Refused
 from chasquimq.job import Draft
-from chasquimq.policy.admission import fits
 from chasquimq.store import Store, Witness, build, open_stream
 from chasquimq.store.durability import Doubt
 from chasquimq.store.resp import pack
@@ -41,6 +41,7 @@ AGAIN_S = 0.1
 GOODBYE_S = 5.0
 PORTABLE_WINDOW = 5_000
 PLAIN = frozenset((bytes, int))  # the types of answers that are no errors
+CROWD = 50  # so many single adds do not wait for the turn to end: the server works meanwhile
 
 
 class Producer:
@@ -67,22 +68,24 @@ class Producer:
         )
         self._scribe = Scribe(store, self._dialect, options)
         self._witness = witness
+        self._forms = witness is None and not traced  # plain adds are forms with holes
         self._write = self._scribe.write_long if traced else self._scribe.write
         if witness is not None:
             self._write = self._scribe.write_own
         self._mint = wire.Mint()
-        self._line: deque[Parcel] = deque()
+        self._line: deque[Parcel | Crowd] = deque()
+        self._crowd = Crowd(-1.0)  # which the next single add joins, if it waits in line
+        self._tail = (0, b"")  # of envelopes of this millisecond
         self._quiet: asyncio.Future[None] | None = None  # someone waits for all answers
         self._window = PORTABLE_WINDOW
         self._chunk = options.chunk if witness is None else PORTABLE_WINDOW
-        self._unanswered = 0
-        self._depth = 0  # the stream's length as Redis last told it
-        self._sent = 0  # jobs sent since
+        self.unanswered = 0
+        self.gate = Gate(store, options, self)
         self._after = pack("XLEN", store.keys.stream)  # what follows the jobs of a write
         self._after_answers = 1
         self._goodbye_s = GOODBYE_S
         self._scheduled = False
-        self._closing = False
+        self.closing = False
         self._given_up: ChasquiError | None = None  # there will be no connection any more
         self._loop = asyncio.get_running_loop()
         self._pausing: asyncio.TimerHandle | None = None
@@ -117,13 +120,13 @@ class Producer:
             share = 2 if self._witness is None else 4
             self._window = max(memory.ids // share, 1)
             self._scribe.remembered(memory.seconds)
-        self._depth = await self._store.link.ask("XLEN", self._store.keys.stream)
+        await self.gate.open()
         await self.link.open()
 
     async def close(self) -> None:
         """Wait for what is on its way, then hang up."""
-        self._closing = True
-        if self._line or self._unanswered:
+        self.closing = True
+        if self._line or self.unanswered:
             self._quiet = self._loop.create_future()
             await asyncio.wait([self._quiet], timeout=self._goodbye_s)
         self._abandon(ShutdownError("the queue was closed before this job was sent"))
@@ -131,57 +134,36 @@ class Producer:
             await self._herald.close()
         await self.link.close()
 
-    def send(self, drafts: Sequence[Draft], now_ms: int) -> tuple[list[str], Order]:
-        """Send admitted drafts as one order; answers their ids, and what to wait for."""
-        if self._closing:
+    def send(
+        self, drafts: Sequence[Draft], now_ms: int, *, plain: bool = False
+    ) -> tuple[list[str], Order]:
+        """Send admitted drafts as one order; answers their ids, and what to wait for. `plain`: none
+        of them has an option."""
+        if self.closing:
             raise _closed()
         order = Order(len(drafts), self._loop.create_future())
-        ids = self._enqueue(order, drafts, now_ms)
+        plain = plain and self._forms
+        ids = (self._enqueue_plain if plain else self._enqueue)(order, drafts, now_ms)
         if self._herald is not None:
             self._herald.promise(order, ids, drafts)
         return ids, order
 
     def send_one(self, draft: Draft, now_ms: int) -> tuple[str, Order]:
         """The same for a single draft, as most adds are."""
-        if self._closing:
+        if self.closing:
             raise _closed()
         job_id = draft.own_id or self._mint.one(now_ms)
         text_id = job_id.decode()
         order = Order(1, self._loop.create_future(), (text_id,))
-        command, memory_s = self._write(job_id, draft, now_ms, tail(now_ms))
-        self._push(Parcel(order, 0, [command], memory_s))
+        at_ms, ending = self._tail
+        if at_ms != now_ms:
+            ending = tail(now_ms)
+            self._tail = now_ms, ending
+        command, memory_s = self._write(job_id, draft, now_ms, ending)
+        self._join(order, command, memory_s)
         if self._herald is not None:
             self._herald.promise(order, (text_id,), (draft,))
         return text_id, order
-
-    # -- admission -------------------------------------------------------------------------------
-
-    def has_room(self, wanted: int) -> bool:
-        return fits(self._depth, self._sent, wanted, self._options.max_stream_len)
-
-    async def admit(self, wanted: int) -> None:
-        """Wait for room, or refuse, as the options say."""
-        limit, mode = self._options.max_stream_len, self._options.on_full
-        if mode == "trim" or not wanted or self._closing or self.has_room(wanted):
-            return
-        pause_s = 0.02
-        while True:
-            # Our figure may be old: others drain the queue. Ask before refusing.
-            self._depth, self._sent = (
-                await self._store.link.ask("XLEN", self._store.keys.stream),
-                self._unanswered,
-            )
-            if fits(self._depth, self._sent, wanted, limit):
-                return
-            if mode == "raise" or wanted > limit:
-                self.tell(Refused(wanted))
-                raise QueueFullError(
-                    f"queue {self._store.keys.queue!r} holds {self._depth} jobs of at most "
-                    f"{limit}; {wanted} more were refused. Add workers, raise max_stream_len, "
-                    "or wait with on_full='wait'"
-                )
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, 0.5)
 
     # -- drafts become commands --------------------------------------------------------------------
 
@@ -205,9 +187,39 @@ class Producer:
         self._push(Parcel(order, len(drafts) - len(commands), commands, memory_s))
         return ids
 
+    def _enqueue_plain(self, order: Order, drafts: Sequence[Draft], now_ms: int) -> list[str]:
+        """The same for drafts without any options."""
+        chunk, ending = min(self._chunk, self._window), tail(now_ms)
+        minted = self._mint.many(now_ms, len(drafts))
+        order.ids = ids = [job_id.decode() for job_id in minted]
+        for first in range(0, len(drafts), chunk):
+            some = zip(minted[first : first + chunk], drafts[first : first + chunk], strict=True)
+            commands, memory_s = self._scribe.write_plain(some, ending)
+            self._push(Parcel(order, first, commands, memory_s))
+        return ids
+
     # -- the line goes out -----------------------------------------------------------------------
 
-    def _push(self, parcel: Parcel) -> None:
+    def _join(self, order: Order, command: bytes, memory_s: float) -> None:
+        """A single command into the line, with others of its kind."""
+        crowd = self._crowd
+        if (
+            not self._line
+            or self._line[-1] is not crowd
+            or crowd.memory_s != memory_s
+            or len(crowd.commands) >= self._window
+        ):
+            crowd = self._crowd = Crowd(memory_s)
+            crowd.orders.append(order)
+            crowd.commands.append(command)
+            self._push(crowd)
+            return
+        crowd.orders.append(order)
+        crowd.commands.append(command)
+        if len(crowd.commands) == CROWD:
+            self._flush()
+
+    def _push(self, parcel: Parcel | Crowd) -> None:
         pipe = self.link.pipe
         self._line.append(parcel)
         if pipe is not None and pipe.idle and len(self._line) == 1:
@@ -228,12 +240,12 @@ class Producer:
                 return
             if pipe is None or pipe.full or self._pausing is not None:
                 return  # `_up`, `_drained`, an answer or the end of the pause come back here
-            if self._witness is not None and self._unanswered:
+            if self._witness is not None and self.unanswered:
                 return
-            parcels: list[Parcel] = []
+            parcels: list[Parcel | Crowd] = []
             count = 0
             while line and (not parcels or count + len(line[0].commands) <= chunk):
-                if self._unanswered and self._unanswered + len(line[0].commands) > self._window:
+                if self.unanswered and self.unanswered + len(line[0].commands) > self._window:
                     break
                 parcel = line.popleft()
                 if parcel.until is not None and parcel.until < now:
@@ -241,10 +253,10 @@ class Producer:
                     continue
                 parcels.append(parcel)
                 count += len(parcel.commands)
-                self._unanswered += len(parcel.commands)
+                self.unanswered += len(parcel.commands)
             if not parcels:
                 return
-            self._sent += count
+            self.gate.sent += count
             data = b"".join([command for parcel in parcels for command in parcel.commands])
             landed, lost = partial(self._landed, parcels), partial(self._lost, parcels, now)
             pipe.send(data + self._after, count + self._after_answers, landed, lost)
@@ -259,19 +271,19 @@ class Producer:
 
     # -- answers come back -----------------------------------------------------------------------
 
-    def _landed(self, parcels: list[Parcel], replies: list[Any]) -> None:
+    def _landed(self, parcels: list[Parcel | Crowd], replies: list[Any]) -> None:
         doubt = None
         if self._witness is not None:
             waited, marked = replies.pop(), replies.pop()
             doubt = self._witness.doubt(marked, waited)
         depth = replies.pop()
-        self._unanswered -= len(replies)
+        self.unanswered -= len(replies)
         if isinstance(depth, int):
-            self._depth, self._sent = depth, self._unanswered
+            self.gate.depth, self.gate.sent = depth, self.unanswered
         kinds = set(map(type, replies))
         if doubt is None and kinds <= PLAIN and (int not in kinds or 0 not in replies):
             for parcel in parcels:
-                parcel.order.settle(len(parcel.commands))
+                parcel.settle()
         else:
             self._sort_out(parcels, replies, doubt)
         if self._line:
@@ -279,7 +291,7 @@ class Producer:
         self._rest()
 
     def _sort_out(
-        self, parcels: list[Parcel], replies: list[Any], doubt: Doubt | None = None
+        self, parcels: Sequence[Parcel | Crowd], replies: list[Any], doubt: Doubt | None = None
     ) -> None:
         """Some were refused, for good or only for now, or were there already, or are in doubt."""
         again: list[Parcel] = []
@@ -295,7 +307,7 @@ class Producer:
                     parcel.order.doubted(parcel.first, doubt)
                 continue
             fault = classify(reply)
-            if fault in (Fault.AWAY, Fault.SCRIPT) and not self._closing:
+            if fault in (Fault.AWAY, Fault.SCRIPT) and not self.closing:
                 again.append(parcel)  # an error is an answer: it is not in, so it may go again
                 passing.add(fault)
             else:
@@ -307,10 +319,10 @@ class Producer:
         for fault in passing:
             self._pause(fault)
 
-    def _lost(self, parcels: list[Parcel], sent_at: float, replies: list[Any]) -> None:
+    def _lost(self, parcels: list[Parcel | Crowd], sent_at: float, replies: list[Any]) -> None:
         """The connection broke: what was answered counts, what is safe goes again."""
         total = sum(len(parcel.commands) for parcel in parcels)
-        self._unanswered -= total
+        self.unanswered -= total
         answered = replies[:total]
         single = [one for parcel in parcels for one in parcel.split()]
         if self._witness is not None:
@@ -319,7 +331,7 @@ class Producer:
         silent = single[len(answered) :]
         again: list[Parcel] = []
         for parcel in silent:
-            if not parcel.memory_s or self._closing:
+            if not parcel.memory_s or self.closing:
                 self._forgotten(parcel)
                 continue
             if parcel.until is None:
@@ -336,15 +348,15 @@ class Producer:
             if parcel.said is None and not isinstance(reply, Exception):
                 parcel.said = reply
 
-    def _forgotten(self, parcel: Parcel) -> None:
+    def _forgotten(self, parcel: Parcel | Crowd) -> None:
         """It was sent, and must not be sent again: the server might not recognise it."""
-        for place in range(len(parcel.commands)):
-            parcel.order.lost(parcel.first + place)
+        for one in parcel.split():
+            one.order.lost(one.first)
         self._rest()
 
     def _rest(self) -> None:
         quiet = self._quiet
-        if quiet is not None and not (self._line or self._unanswered or quiet.done()):
+        if quiet is not None and not (self._line or self.unanswered or quiet.done()):
             quiet.set_result(None)
 
     def _pause(self, fault: Fault) -> None:
@@ -368,8 +380,8 @@ class Producer:
             if parcel.until is not None:
                 self._forgotten(parcel)  # it was sent, and would have been again
                 continue
-            for place in range(len(parcel.commands)):
-                parcel.order.fail(parcel.first + place, error)
+            for one in parcel.split():
+                one.order.fail(one.first, error)
 
 
 def _closed() -> ShutdownError:

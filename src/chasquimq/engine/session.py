@@ -78,11 +78,17 @@ class Session:
         return producer
 
     async def send(
-        self, drafts: Sequence[Draft], created_ms: int, durability: Durability | None = None
+        self,
+        drafts: Sequence[Draft],
+        created_ms: int,
+        durability: Durability | None = None,
+        *,
+        plain: bool = False,
     ) -> tuple[list[str], Order]:
-        """Send a bulk once there is room for it; answers the ids, and what to wait for."""
+        """Send a bulk once there is room for it; answers the ids, and what to wait for. `plain`:
+        none of it has an option."""
         try:
-            return await self._send(drafts, created_ms, durability)
+            return await self._send(drafts, created_ms, durability, plain=plain)
         except QueueFullError as error:
             error.outcomes = [error] * len(drafts)
             raise
@@ -110,11 +116,17 @@ class Session:
         return ids, order
 
     async def _send(
-        self, drafts: Sequence[Draft], created_ms: int, durability: Durability | None
+        self,
+        drafts: Sequence[Draft],
+        created_ms: int,
+        durability: Durability | None,
+        *,
+        plain: bool = False,
     ) -> tuple[list[str], Order]:
         producer = await self.producer(durability)
-        await producer.admit(sum([draft.due is None for draft in drafts]))
-        return producer.send(drafts, created_ms)
+        now = len(drafts) if plain else sum([draft.due is None for draft in drafts])
+        await producer.gate.admit(now)
+        return producer.send(drafts, created_ms, plain=plain)
 
     async def close(self) -> None:
         async with self._opening:

@@ -275,8 +275,8 @@ class Producer:
             [job_id], order = await session.send_traced([ready], created_ms, None, "add")
         else:
             producer = session.live or await session.producer()
-            if ready.due is None and not producer.has_room(1):
-                await producer.admit(1)
+            if ready.due is None and not producer.gate.has_room(1):
+                await producer.gate.admit(1)
             job_id, order = producer.send_one(ready, created_ms)
             await order.future
         if order.errors:

@@ -1,0 +1,59 @@
+"""Is there room for more jobs? By the length that Redis last told, and what went out since."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from chasquimq.config import ProducerOptions
+from chasquimq.errors import QueueFullError
+from chasquimq.happening import Happening, Refused
+from chasquimq.policy.admission import fits
+from chasquimq.store import Store
+
+PAUSE_S = 0.02
+LONGEST_PAUSE_S = 0.5
+
+
+class Sender(Protocol):
+    closing: bool
+    unanswered: int  # jobs that were sent, and of which nothing is known yet
+
+    def tell(self, happening: Happening) -> None: ...
+
+
+class Gate:
+    def __init__(self, store: Store, options: ProducerOptions, sender: Sender) -> None:
+        self.depth = 0  # the stream's length as Redis last told it
+        self.sent = 0  # jobs sent since
+        self._store = store
+        self._limit = options.max_stream_len
+        self._mode = options.on_full
+        self._sender = sender
+
+    async def open(self) -> None:
+        self.depth = await self._store.link.ask("XLEN", self._store.keys.stream)
+
+    def has_room(self, wanted: int) -> bool:
+        return fits(self.depth, self.sent, wanted, self._limit)
+
+    async def admit(self, wanted: int) -> None:
+        """Wait for room, or refuse, as the options say."""
+        if self._mode == "trim" or not wanted or self._sender.closing or self.has_room(wanted):
+            return
+        pause_s = PAUSE_S
+        while True:
+            # Our figure may be old: others drain the queue. Ask before refusing.
+            await self.open()
+            self.sent = self._sender.unanswered
+            if self.has_room(wanted):
+                return
+            if self._mode == "raise" or wanted > self._limit:
+                self._sender.tell(Refused(wanted))
+                raise QueueFullError(
+                    f"queue {self._store.keys.queue!r} holds {self.depth} jobs of at most "
+                    f"{self._limit}; {wanted} more were refused. Add workers, raise "
+                    "max_stream_len, or wait with on_full='wait'"
+                )
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
