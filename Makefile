@@ -61,7 +61,7 @@ bench: venv redis ## everything about speed: the reference, other job queues, th
 bench-plot: venv ## the newest full report, as pictures and as the README's table
 	@$(BIN)/python bench/plot.py
 
-bench-quick: venv redis ## our figures beside the reference's, in a few minutes
+bench-quick: venv redis ## our figures beside the reference's and the last report's commit, in three minutes
 	@$(BIN)/python bench/quick.py
 
 bench-spark: venv redis ## the Spark source and sink beside plain loops, in a third of an hour
@@ -70,7 +70,7 @@ bench-spark: venv redis ## the Spark source and sink beside plain loops, in a th
 bench-pipeline: venv redis ## what an event costs in the lake, roll-ups and the report, up to five million
 	@$(BIN)/python bench/pipeline.py
 
-cli-reference: venv ## write docs/reference/cli* anew, from the command itself
+cli-reference: venv ## write docs/reference/cli* and the pages of --help anew, from the command itself
 	@$(BIN)/python tools/cli_reference.py
 
 lock: ## write requirements/dev.txt anew, with today's newest versions within the bounds

@@ -257,9 +257,10 @@ class Producer:
             if not parcels:
                 return
             self.gate.sent += count
-            data = b"".join([command for parcel in parcels for command in parcel.commands])
+            data = [command for parcel in parcels for command in parcel.commands]
+            data.append(self._after)
             landed, lost = partial(self._landed, parcels), partial(self._lost, parcels, now)
-            pipe.send(data + self._after, count + self._after_answers, landed, lost)
+            pipe.send(b"".join(data), count + self._after_answers, landed, lost)
 
     def _up(self) -> None:
         pipe = self.link.pipe
