@@ -26,6 +26,7 @@ from tools.reference_env import make_once, run_installer  # noqa: E402 - found f
 
 LOCKED = ROOT / "requirements" / "dev.txt"
 REPORTS = "bench/reports"
+SHORT = 12  # characters of a commit's id in a report
 KEPT = 3  # commits; each takes about 90 MB
 MEASURED = ("src", "bench", "requirements", f":!{REPORTS}")  # what makes figures what they are
 
@@ -38,7 +39,10 @@ def state(root: Path = ROOT) -> dict[str, Any]:
     """Which commit this tree is of, for a report; `dirty`: it has changes that no commit has."""
     try:
         changes = _git(root, "status", "--porcelain", "--", *MEASURED)
-        return {"commit": _git(root, "rev-parse", "HEAD"), "dirty": bool(changes)}
+        return {
+            "commit": _git(root, "rev-parse", f"--short={SHORT}", "HEAD"),
+            "dirty": bool(changes),
+        }
     except NoOldError:  # copied without its history
         return {}
 

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import redis.asyncio
@@ -32,15 +33,7 @@ AT_ONCE = {"backoff": BackoffSpec.fixed(0, jitter_ms=0)}
 LEAD_S = 1.0  # before the first job that was added for a moment to come
 SETTLE_S = 1.5  # until an idle worker has connected, and looked around
 WARM_UP = 20
-LEFT = """
-local left = 0
-for _, queue in ipairs(KEYS) do
-  local stream = queue .. ':stream'
-  left = left + redis.call('XLEN', stream) + redis.call('ZCARD', queue .. ':delayed')
-  left = left + redis.call('XPENDING', stream, 'default')[1]
-end
-return left
-"""
+LEFT = Path(__file__).with_name("left.lua").read_text()
 Handle = Callable[[Any], Any]
 
 

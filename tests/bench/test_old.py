@@ -100,9 +100,9 @@ def test_a_tree_is_dirty_by_what_is_measured(old: ModuleType, repository: Reposi
     commit = repository.commit("src/a.py", "1")
     repository.write("bench/reports/2026-01-02-quick.json", report())
     repository.write("docs/page.md", "")
-    assert old.state(repository.root) == {"commit": commit, "dirty": False}
+    assert old.state(repository.root) == {"commit": commit[:12], "dirty": False}
     repository.write("src/b.py", "")
-    assert old.state(repository.root) == {"commit": commit, "dirty": True}
+    assert old.state(repository.root) == {"commit": commit[:12], "dirty": True}
 
 
 def test_without_its_history_a_tree_has_no_state(old: ModuleType, tmp_path: Path) -> None:
