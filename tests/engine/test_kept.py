@@ -114,6 +114,12 @@ async def test_a_result_that_is_too_large_buries_its_job(desk: Desk) -> None:
     assert kept(desk, small) is not None
 
 
+def renewed(worker: Worker) -> bool:
+    """Whether the renewal with which a worker begins is over."""
+    assert worker._consumer is not None
+    return worker._consumer.lease.steady_since is not None
+
+
 async def test_a_job_that_somebody_else_settled_leaves_no_result(desk: Desk) -> None:
     started, go = asyncio.Event(), asyncio.Event()
 
@@ -128,6 +134,8 @@ async def test_a_job_that_somebody_else_settled_leaves_no_result(desk: Desk) -> 
     ):
         added = await queue.add("", 1)
         await started.wait()
+        # The next renewal is far away: it is the result that finds out, and not the lease.
+        await eventually(lambda: renewed(worker))
         [entry] = desk.pending()
         desk.redis.xclaim(desk.keys.stream, "default", "rival", 0, [entry["message_id"]])
         go.set()
