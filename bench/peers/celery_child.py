@@ -10,16 +10,12 @@ from typing import Any
 import redis
 from celery import Celery
 from celery.worker import WorkController
-from drive import Handler, drive
+from drive import Handler, Threaded, drive
 from kit import CannotError, Orders
 
 
-class CeleryTasks:
-    threads = True
-
+class CeleryTasks(Threaded):
     def __init__(self, orders: Orders) -> None:
-        if orders.what == "concurrent":
-            raise CannotError("its producer is synchronous; 100 threads add more slowly than one")
         self._orders = orders
         self._handler: Handler
         self._client = redis.Redis.from_url(orders.url)
@@ -35,9 +31,6 @@ class CeleryTasks:
         self._task = self._app.task(
             handle, name="handle", **(again if orders.what == "retry" else {})
         )
-
-    async def open(self) -> None:
-        await self.left()
 
     async def add(self, data: Any) -> None:
         self._task.delay(data)
@@ -68,9 +61,6 @@ class CeleryTasks:
         )
         threading.Thread(target=worker.start, daemon=True).start()
         await asyncio.Event().wait()  # its threads work on
-
-    def again(self) -> Exception:
-        return RuntimeError("the first run fails")
 
 
 if __name__ == "__main__":

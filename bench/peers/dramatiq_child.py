@@ -16,7 +16,7 @@ from dramatiq import Worker
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
-from drive import Handler, drive
+from drive import Handler, Threaded, drive
 from kit import CannotError, Orders
 
 SPARE_CONNECTIONS = 10  # for the producer and for those that fetch
@@ -24,12 +24,8 @@ LOOK_MS = 50  # at the latest, when idle; the default is 1000, and delayed jobs 
 SOON_MS = 1  # 0 is its word for the default, 15 s
 
 
-class Dramatiq:
-    threads = True
-
+class Dramatiq(Threaded):
     def __init__(self, orders: Orders) -> None:
-        if orders.what == "concurrent":
-            raise CannotError("its producer is synchronous; 100 threads add more slowly than one")
         self._orders = orders
         self._handler: Handler
         # A thread that gets no connection pauses for 5 s, and redis-py allows but 100.
@@ -43,9 +39,6 @@ class Dramatiq:
         self._actor = dramatiq.actor(
             self._run, broker=self._broker, actor_name="run", queue_name=orders.queue, **options
         )
-
-    async def open(self) -> None:
-        await self.left()
 
     async def add(self, data: Any) -> None:
         self._actor.send(data)
@@ -69,9 +62,6 @@ class Dramatiq:
         )
         self._worker.start()
         await asyncio.Event().wait()  # its threads work on
-
-    def again(self) -> Exception:
-        return RuntimeError("the first run fails")
 
     def _run(self, data: Any) -> Any:
         return self._handler(data)

@@ -64,11 +64,28 @@ class Peer(Protocol):
         """What a handler raises to be run once more at once."""
 
 
+class Threaded:
+    """What peers of threads have in common."""
+
+    threads = True
+
+    async def open(self) -> None:
+        await self.left()
+
+    async def left(self) -> int:
+        raise NotImplementedError
+
+    def again(self) -> Exception:
+        return RuntimeError("the first run fails")
+
+
 def drive(peer: type[Peer], packages: tuple[str, ...]) -> None:
     """The main programme of a child."""
     logging.disable(logging.CRITICAL)  # nobody reads it, and a full pipe would stop the child
 
     def run(orders: Orders) -> dict[str, Any]:
+        if orders.what == "concurrent" and peer.threads:
+            raise CannotError("its producer is synchronous; 100 threads add no faster than one")
         if orders.uvloop and not peer.threads:
             import uvloop
 

@@ -6,19 +6,15 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
-from drive import Handler, drive
+from drive import Handler, Threaded, drive
 from huey import RedisHuey
 from kit import CannotError, Orders
 
 SPARE_CONNECTIONS = 10  # for the producer and the scheduler
 
 
-class Huey:
-    threads = True
-
+class Huey(Threaded):
     def __init__(self, orders: Orders) -> None:
-        if orders.what == "concurrent":
-            raise CannotError("its producer is synchronous; 100 threads add more slowly than one")
         self._orders = orders
         # A thread keeps its connection while it waits for a job, and redis-py allows but 100.
         connections = orders.concurrency + SPARE_CONNECTIONS
@@ -28,9 +24,6 @@ class Huey:
             url=f"{orders.url}?max_connections={connections}",
         )
         self._task = self._huey.task(retries=int(orders.what == "retry"), name="handle")(self._run)
-
-    async def open(self) -> None:
-        await self.left()
 
     async def add(self, data: Any) -> None:
         self._task(data)
@@ -52,9 +45,6 @@ class Huey:
         )
         consumer.start()
         await asyncio.Event().wait()  # its threads work on
-
-    def again(self) -> Exception:
-        return RuntimeError("the first run fails")
 
     def _run(self, data: Any) -> Any:
         return self._handler(data)

@@ -15,22 +15,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 import redis
-from drive import Handler, drive
-from kit import CannotError, Orders
+from drive import Handler, Threaded, drive
+from kit import Orders
 from rq import Queue, Retry, SimpleWorker
 
 NOT_KEPT, KEPT_S = 0, 500  # the second is its own default
 HANDLE = "rq_child.handle"
 
 
-class Rq:
-    threads = True
+class Rq(Threaded):
     current: Rq  # jobs find their handler by the names of this module
     starting = threading.Event()
 
     def __init__(self, orders: Orders) -> None:
-        if orders.what == "concurrent":
-            raise CannotError("its producer is synchronous; 100 threads add no faster than one")
         Rq.current = self
         self.handler: Handler
         self._schedules = orders.what in ("delayed", "punctual")
@@ -41,9 +38,6 @@ class Rq:
             "result_ttl": KEPT_S if orders.handler == "result" else NOT_KEPT,
             "retry": Retry(max=1) if orders.what == "retry" else None,
         }
-
-    async def open(self) -> None:
-        await self.left()
 
     async def add(self, data: Any) -> None:
         self._queue.enqueue(HANDLE, data, **self._options)
@@ -64,9 +58,6 @@ class Rq:
         self.handler = handler
         Rq.starting.set()
         await asyncio.Event().wait()  # the main thread works on
-
-    def again(self) -> Exception:
-        return RuntimeError("the first run fails")
 
     def work_here(self) -> None:
         os.register_at_fork(after_in_child=_end_with_parent)

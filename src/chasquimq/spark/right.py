@@ -16,6 +16,7 @@ from chasquimq import lua
 from chasquimq.spark.client import Arg, Client
 from chasquimq.wire import Keys
 
+OF_WORK = ("exists", "set", "unlink")  # of what writes need
 NOBODY = "chasqui-doctor"  # a member, group and field that is nowhere
 Call = tuple[Arg, ...]
 _COMMAND = re.compile(r"permissions? to run the '([^']+)'|can't run this command", re.I)
@@ -114,11 +115,8 @@ def acting(keys: Keys) -> Iterator[tuple[str, Call]]:
 
 def working(keys: Keys) -> Iterator[tuple[str, Call]]:
     """For handlers in tasks, beyond what a Worker needs: `chasqui doctor` tells of that."""
-    some = keys.result(NOBODY)
     yield "xinfo|consumers", ("XINFO", "CONSUMERS", keys.stream, NOBODY)
-    yield "exists", ("EXISTS", some)
-    yield "set", ("SET", some, "", "XX", "EX", "no number")
-    yield "unlink", ("UNLINK", some)
+    yield from ((name, call) for name, call in writing(keys) if name in OF_WORK)
 
 
 # Of these there is no form without an effect: a script asks for them. How many arguments follow
