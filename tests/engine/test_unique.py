@@ -347,7 +347,7 @@ async def test_a_rescheduled_job_keeps_its_id_for_as_long_as_it_takes(desk: Desk
 async def test_an_ordinary_delayed_id_says_duplicate_too(desk: Desk) -> None:
     async with desk.queue() as ours, desk.queue() as theirs:
         first = await ours.add_unique("n", 1, job_id="a", delay_ms=60_000)
-        second = await theirs.add_unique("n", 1, job_id="a", delay_ms=60_000)
+        second = await theirs.add_unique("n", 2, job_id="a", delay_ms=60_000)
     assert (first.duplicate, second.duplicate) == (False, True)
     assert desk.redis.get(desk.keys.dlid("a")) == b"1"
 
