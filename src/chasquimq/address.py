@@ -3,9 +3,12 @@
     redis://[user:password@]host[:port][/db]      plain TCP
     rediss://...                                  TLS, verified
     unix://[user:password@]/path/to.sock[?db=n]   unix socket
+    redis+sentinel://[user:password@]host[:26379],host,.../name-of-the-master[/db]
+    redis+cluster://[user:password@]host[:6379],host,...
+    rediss+sentinel://..., rediss+cluster://...   both over TLS
 
-`resolve()` is asked before every connect. Here it answers with the same place each time; a
-resolver that follows failovers only has to answer with another one.
+`resolve()` is asked before every connect: a plain address answers with the same place each time,
+the others with the server that is the right one now (`topology.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Literal, NamedTuple, TypedDict
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -22,9 +25,13 @@ from chasquimq.config import refuse_unknown
 from chasquimq.errors import ConfigError
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
+SENTINEL_PORT = 26379
 _TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "insecure")
 _SCHEME = re.compile(r"[a-zA-Z][\w+.-]*://")
 _PLACE = re.compile(r"(\[[^\]]*\]|[^:/?#]*)(:\d*)?([/?#].*)?", re.DOTALL)
+_SCHEMES = "must start with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://"
+_HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::(\d{1,5}))?")
+_MAX_DB_DIGITS = 9
 _UNREADABLE = "cannot be read; percent-encode special characters in it"
 
 # Asked before every AUTH with "host:port" (None for a unix socket), so tokens may rotate.
@@ -66,8 +73,7 @@ class Secret:
         return hash(self._text)
 
 
-class Resolver(Protocol):
-    def __call__(self) -> Endpoint: ...
+Kind = Literal["server", "sentinel", "cluster"]
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -80,9 +86,38 @@ class Address(msgspec.Struct, frozen=True):
     cert_file: str | None = None
     key_file: str | None = None
     insecure: bool = False
+    kind: Kind = "server"
+    places: tuple[Endpoint, ...] = ()  # whom to ask where the server is; `endpoint` is the first
+    service: str = ""  # the name that Sentinels have for the master
+    sentinel_username: str | None = None
+    sentinel_password_env: str | None = None  # a name, so that no URL holds the secret
+    key: str = ""  # of a cluster: where this key lives
 
-    def resolve(self) -> Endpoint:
-        return self.endpoint
+    def of(self, key: str) -> Address:
+        """The same, for one that talks about this key and those that share its slot."""
+        return msgspec.structs.replace(self, key=key) if self.kind == "cluster" else self
+
+    def resolve(self, credentials: Credentials | None = None) -> Endpoint:
+        """Where to connect now. It may ask around, and then takes a while. `credentials`: what to
+        log in with while asking, instead of the address's own."""
+        if self.kind == "server":
+            return self.endpoint
+        from chasquimq import topology
+
+        if self.kind == "sentinel":
+            return topology.find_master(self)
+        return topology.find_node(self, credentials)
+
+    def nodes(self) -> list[Address]:
+        """The servers that hold queues: one, or the masters of a cluster, each by itself."""
+        if self.kind != "cluster":
+            return [self]
+        from chasquimq import topology
+
+        return [
+            msgspec.structs.replace(self, endpoint=endpoint, kind="server", places=())
+            for endpoint in topology.find_masters(self)
+        ]
 
     def ssl_context(self) -> ssl.SSLContext | None:
         if not self.tls:
@@ -102,10 +137,32 @@ class Address(msgspec.Struct, frozen=True):
         """The URL without its secret, fit for messages and logs."""
         secret = ":***" if self.password is not None else ""
         who = f"{self.username or ''}{secret}@" if self.username or secret else ""
+        return self._url(who)
+
+    def without_secret(self, username: str | None) -> str:
+        """The whole URL, options and all, without a password: to be read again by `read_url`."""
+        who = f"{quote(username, safe='')}@" if username else ""
+        told = {
+            "ssl_ca_certs": self.ca_file,
+            "ssl_certfile": self.cert_file,
+            "ssl_keyfile": self.key_file,
+            "insecure": "true" if self.insecure else None,
+            "sentinel_username": self.sentinel_username,
+            "sentinel_password_env": self.sentinel_password_env,
+        }
+        options = urlencode({name: value for name, value in told.items() if value is not None})
+        return self._url(who) + (f"?{options}" if options else "")
+
+    def _url(self, who: str) -> str:
         if self.endpoint.path is not None:
-            return f"unix://{who}{self.endpoint}" + (f"?db={self.db}" if self.db else "")
+            db = f"?db={self.db}" if self.db else ""
+            return f"unix://{who}{quote(self.endpoint.path)}{db}"
         scheme = "rediss" if self.tls else "redis"
-        return f"{scheme}://{who}{self.endpoint}" + (f"/{self.db}" if self.db else "")
+        if self.kind != "server":
+            scheme += f"+{self.kind}"
+        places = ",".join(map(str, self.places or (self.endpoint,)))
+        name = f"/{quote(self.service, safe='')}" if self.service else ""
+        return f"{scheme}://{who}{places}{name}" + (f"/{self.db}" if self.db else "")
 
     def __repr__(self) -> str:
         return f"Address({self})"
@@ -117,18 +174,25 @@ def read_url(url: str, *, tls: bool = False) -> Address:
         url = f"redis://{url}"
     try:
         parts = urlsplit(url)
-        port = parts.port
     except ValueError:
         raise _bad(url, _UNREADABLE) from None
     # A raw `/`, `?` or `#` in a password puts the rest of it where paths and options belong.
     # No message may show those, and nobody wants to connect to what stands before them.
     if "@" in f"{parts.path}{parts.query}{parts.fragment}":
         raise _bad(url, _UNREADABLE)
-    if parts.scheme not in ("redis", "rediss", "unix"):
-        raise _bad(url, "must start with redis://, rediss:// or unix://")
+    scheme, _, kind = parts.scheme.partition("+")
+    if scheme not in ("redis", "rediss") and parts.scheme != "unix":
+        raise _bad(url, _SCHEMES)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    username = unquote(parts.username) if parts.username else None
-    password = Secret(unquote(parts.password)) if parts.password else None
+    if kind in ("sentinel", "cluster"):
+        return _read_places(url, parts, options, kind, tls=tls or scheme == "rediss")
+    if kind:
+        raise _bad(url, _SCHEMES)
+    try:
+        port = parts.port
+    except ValueError:
+        raise _bad(url, _UNREADABLE) from None
+    username, password = _login(parts.username, parts.password)
     if parts.scheme == "unix":
         if parts.hostname or not parts.path:
             raise _bad(url, "names no socket; write three slashes, as in unix:///path/to.sock")
@@ -139,16 +203,90 @@ def read_url(url: str, *, tls: bool = False) -> Address:
         raise _bad(url, f"names its database by ?db=; write …:{port or 6379}/{options['db']}")
     refuse_unknown(options, _TLS_OPTIONS, f"the address {hide(url)}")
     return Address(
-        Endpoint(parts.hostname or "127.0.0.1", port or 6379),
+        Endpoint(_host(parts.hostname or "127.0.0.1", url), port or 6379),
         _db(parts.path.strip("/"), url),
         username,
         password,
-        tls=tls or parts.scheme == "rediss",
-        ca_file=options.get("ssl_ca_certs"),
-        cert_file=options.get("ssl_certfile"),
-        key_file=options.get("ssl_keyfile"),
-        insecure=options.get("insecure", "").lower() in ("1", "true", "yes"),
+        tls=tls or scheme == "rediss",
+        **_tls_files(options),
     )
+
+
+def _read_places(
+    url: str, parts: SplitResult, options: dict[str, str], kind: str, *, tls: bool
+) -> Address:
+    """Of Sentinels or of a cluster: several hosts, and what is found through them."""
+    who, _, hosts = parts.netloc.rpartition("@")
+    user, _, secret = who.partition(":")
+    username, password = _login(user, secret)
+    usual = SENTINEL_PORT if kind == "sentinel" else 6379
+    places = tuple(_place(host, usual, url) for host in hosts.split(","))
+    service, _, db = parts.path.strip("/").partition("/")
+    known: tuple[str, ...] = _TLS_OPTIONS
+    if kind == "sentinel":
+        known = (*_TLS_OPTIONS, "sentinel_username", "sentinel_password_env")
+        if not service:
+            raise _bad(url, "names no master; write redis+sentinel://host:26379/mymaster")
+    elif parts.path.strip("/") not in ("", "0"):
+        raise _bad(url, "ends in a path; a cluster has one database, and no name")
+    else:
+        service = ""
+    refuse_unknown(options, known, f"the address {hide(url)}")
+    return Address(
+        places[0],
+        _db(db, url),
+        username,
+        password,
+        tls=tls,
+        kind="sentinel" if kind == "sentinel" else "cluster",
+        places=places,
+        service=unquote(service),
+        sentinel_username=options.get("sentinel_username"),
+        sentinel_password_env=options.get("sentinel_password_env"),
+        **_tls_files(options),
+    )
+
+
+def _place(host: str, usual: int, url: str) -> Endpoint:
+    found = _HOST.fullmatch(host)
+    if found is None or not 0 < int(found[3] or usual) < 65536:
+        raise _bad(url, "names a place that is no host:port; write them with commas between")
+    return Endpoint(_host(found[1] or found[2], url), int(found[3] or usual))
+
+
+def _host(host: str, url: str) -> str:
+    """A name, or an address; colons are in those of IPv6 alone, and brackets nowhere."""
+    if not host.isprintable() or any(sign in host for sign in "[] "):
+        raise _bad(url, _UNREADABLE)
+    if ":" in host:
+        from ipaddress import IPv6Address  # seldom, and not worth its time at every start
+
+        try:
+            IPv6Address(host)
+        except ValueError:
+            raise _bad(url, _UNREADABLE) from None
+    return host
+
+
+def _login(username: str | None, password: str | None) -> tuple[str | None, Secret | None]:
+    user = unquote(username) if username else None
+    return user, Secret(unquote(password)) if password else None
+
+
+class _Files(TypedDict):
+    ca_file: str | None
+    cert_file: str | None
+    key_file: str | None
+    insecure: bool
+
+
+def _tls_files(options: dict[str, str]) -> _Files:
+    return {
+        "ca_file": options.get("ssl_ca_certs"),
+        "cert_file": options.get("ssl_certfile"),
+        "key_file": options.get("ssl_keyfile"),
+        "insecure": options.get("insecure", "").lower() in ("1", "true", "yes"),
+    }
 
 
 def hide(url: str) -> str:
@@ -170,6 +308,7 @@ def _bad(url: str, why: str) -> ConfigError:
 
 
 def _db(text: str, url: str) -> int:
-    if text and not (text.isascii() and text.isdigit()):
+    # Python refuses to read very long numbers, with an error of its own.
+    if text and not (text.isascii() and text.isdigit() and len(text) <= _MAX_DB_DIGITS):
         raise _bad(url, "must end in a database number, as in redis://host:6379/0")
     return int(text or 0)

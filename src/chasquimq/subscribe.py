@@ -171,7 +171,7 @@ class QueueEvents:
             raise ConfigError(f"{self!r} was opened in another event loop: make one for each")
         self._loop = loop
         if self._link is None:
-            link = Link(self._dialer, extra_reply_ms=self._options.block_ms)
+            link = Link(self._dialer.of(self._keys.stream), extra_reply_ms=self._options.block_ms)
             try:
                 await link.open()
                 if self._place == NOW:

@@ -203,7 +203,7 @@ class Worker:
     @property
     def dialer(self) -> Dialer:
         """How it gets there; for those who look at its queue beside it."""
-        return self._dialer
+        return self._dialer.of(self._keys.stream)
 
     @property
     def consumer_id(self) -> str | None:

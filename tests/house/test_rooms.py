@@ -19,6 +19,7 @@ FLOOR = {
     "errors",
     "config",
     "address",
+    "topology",
     "job",
     "model",
     "repeat",
@@ -61,7 +62,8 @@ NEVER: dict[str, set[str]] = {
 
 THIRD_PARTY: dict[str, set[str]] = {
     **{room: {"msgspec"} for room in FLOOR},
-    "address": {"msgspec", "redis"},
+    "address": {"msgspec"},
+    "topology": {"redis"},
     "wire": {"msgspec"},
     "policy": {"msgspec"},
     "store": {"redis", "hiredis", "msgspec"},

@@ -305,3 +305,20 @@ async def test_nothing_is_sent_twice_by_the_link_itself() -> None:
         await fails(link.ask("XADD", "s", "*", "d", "x"))
         await until(lambda: link.reconnects)
     assert seen == [b"XADD"]
+
+
+# -- servers that are no longer the right ones ---------------------------------------------------
+
+
+async def test_a_master_that_became_a_replica_is_left(own_server: DialectServer) -> None:
+    """Behind one name there may be another server by then; what was on its way is answered."""
+    redis = own_server.client()
+    async with linked(own_server.url) as link:
+        redis.replicaof("127.0.0.1", 1)
+        first, second = await link.ask_each(("SET", "a", 1), ("GET", "a"))
+        assert str(first).startswith("READONLY")
+        assert second is None
+        await until(lambda: link.reconnects == 1 and link.pipe is not None)
+        redis.replicaof("NO", "ONE")
+        assert await link.ask("SET", "a", 1) == b"OK"
+        assert link.reconnects == 1

@@ -47,11 +47,12 @@ URLS = [  # (url, what it says)
     ),
 ]
 REFUSED = [  # (url, what the message says of it)
-    ("http://h", "'http://h' must start with redis://, rediss:// or unix://"),
+    ("http://h", "'http://h' must start with redis://, rediss://, unix://, redis"),
     ("redis://h/a", "'redis://h/a' must end in a database number"),
     ("redis://h/1/2", "must end in a database number"),
     ("redis://h/-1", "must end in a database number"),
     ("redis://h/\u0663", "must end in a database number"),  # a digit, but not one of ours
+    ("redis://h/" + "9" * 5_000, "must end in a database number"),  # no int of Python's
     ("redis://h:99999", "'redis://h:99999' cannot be read; percent-encode"),
     ("redis://h:1234?db=5", r"names its database by \?db=; write …:1234/5"),
     ("redis://[::1", r"'redis://\*\*\*' cannot be read"),
@@ -60,6 +61,17 @@ REFUSED = [  # (url, what the message says of it)
     ("unix:///a.sock?db=x", "must end in a database number"),
     ("unix://tmp/a.sock", "names no socket; write three slashes"),
     ("unix://", "names no socket"),
+    ("redis://[::x]:7", "cannot be read"),
+    ("redis://]a@[:", "cannot be read"),
+    ("redis+cluster://[::x]:7", "cannot be read"),
+    ("redis+sentinel://h", "names no master; write redis"),
+    ("redis+sentinel://h:x/m", "names a place that is no host:port"),
+    ("redis+sentinel://h,,i/m", "names a place that is no host:port"),
+    ("redis+cluster://h:0", "names a place that is no host:port"),
+    ("redis+cluster://h/1", "a cluster has one database"),
+    ("redis+cluster://h?sentinel_username=a", "has no option 'sentinel_username'"),
+    ("redis+other://h", "must start with redis://"),
+    ("redis+sentinel://u:p,q@h:1,x:y/m", r"'redis\+sentinel://\*\*\*@h:1,x:y/m'"),  # not a secret
     ("redis://:12#34@h", r"'redis://\*\*\*@h' cannot be read; percent-encode"),  # not a secret
 ]
 
@@ -190,3 +202,36 @@ def test_tls_files_that_cannot_be_loaded_are_named(option: str, tmp_path: Path) 
 def test_an_option_of_another_kind_of_address_is_refused() -> None:
     with pytest.raises(ArgumentError):
         read_url("unix:///a.sock?ssl_ca_certs=/a")
+
+
+TOPOLOGIES = [
+    "redis+sentinel://a:26379,b:1/m",
+    "rediss+sentinel://a:26379/m/3",
+    "redis+cluster://a:6379,[::1]:7000",
+    "rediss+cluster://a:6379",
+]
+
+
+@pytest.mark.parametrize("url", TOPOLOGIES)
+def test_an_address_of_several_places_is_read_and_shown(url: str) -> None:
+    address = read_url(url)
+    assert str(address) == url
+    assert address.endpoint == address.places[0]
+    assert read_url(address.without_secret("user")).username == "user"
+
+
+def test_what_was_asked_for_survives_without_its_secret() -> None:
+    url = (
+        "rediss+sentinel://u:p@a,b:1/m%2Fn?ssl_ca_certs=/x&sentinel_password_env=W"  # not a secret
+    )
+    address = read_url(url)
+    assert (address.service, address.sentinel_password_env) == ("m/n", "W")
+    assert address.places == (Endpoint("a", 26379), Endpoint("b", 1))
+    again = read_url(address.without_secret(address.username))
+    assert msgspec.structs.replace(again, password=address.password) == address
+    assert "p" not in str(address).split("@")[0].removeprefix("rediss+sentinel://")
+
+
+def test_the_key_of_a_queue_decides_in_a_cluster_only() -> None:
+    assert read_url("redis://a").of("k") == read_url("redis://a")
+    assert read_url("redis+cluster://a").of("k").key == "k"

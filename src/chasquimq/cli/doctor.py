@@ -42,7 +42,7 @@ from chasquimq.cli.shell import (
     the_dialect,
 )
 from chasquimq.config import ConnectOptions, DialectName, ReadOptions, check_within
-from chasquimq.errors import AccessError, ChasquiError, StoreError
+from chasquimq.errors import AccessError, ChasquiError, ConfigError, StoreError
 from chasquimq.store import Dialer, Link
 from chasquimq.store.exam import queue as queue_exam
 from chasquimq.store.exam import right, server
@@ -162,6 +162,10 @@ class Visit:
         self._limit_s = timeout_ms / 1000
         options = ConnectOptions(timeout_ms=timeout_ms, reply_ms=2 * timeout_ms, max_retries=1)
         self._dialer = Dialer(address, None, options)
+        if address.kind == "cluster":
+            if len(names) != 1:
+                raise ConfigError(f"{address} is a cluster: name one queue, to see its node")
+            self._dialer = self._dialer.of(wire.Keys(names[0]).stream)
         self._shell = Shell(address)
         self._facts: dict[str, QueueFacts] = {}
 

@@ -149,10 +149,11 @@ async def _place(given: str, url: str | None) -> str:
 
 
 async def _tip(queue: str, url: str | None) -> str:
-    link = Link(Dialer(the_address(url)))
+    keys = wire.Keys(queue)
+    link = Link(Dialer(the_address(url)).of(keys.stream))
     await link.open()
     try:
-        return await Events(wire.Keys(queue), link).tip()
+        return await Events(keys, link).tip()
     finally:
         await link.close()
 

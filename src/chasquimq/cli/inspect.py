@@ -13,7 +13,7 @@ from chasquimq.cli import render
 from chasquimq.cli.ask import refuse
 from chasquimq.cli.exits import Exit
 from chasquimq.cli.screen import Screen
-from chasquimq.cli.shell import AsJson, Group, RedisUrl, examples, run_at
+from chasquimq.cli.shell import AsJson, Group, RedisUrl, examples, run_at, run_at_all
 from chasquimq.errors import ConfigError
 from chasquimq.store import Link
 from chasquimq.store.inspect import Overview, overviews
@@ -46,12 +46,12 @@ def inspect(
     if queue is None:
         if consumers:
             raise ConfigError("--consumers is about one queue: name it")
-        every = run_at(redis_url, lambda link: all_queues(link, group))
+        every = run_at_all(redis_url, lambda link: all_queues(link, group))
         screen.json(every) if as_json else screen.show(render.overviews(every))
         broken = any(one.problems for one in every)
     else:
         keys = wire.Keys(queue)
-        one = run_at(redis_url, lambda link: one_queue(link, keys, group))
+        one = run_at(redis_url, queue, lambda link: one_queue(link, keys, group))
         sheets = [render.overview(one), *([render.consumers(one)] if consumers else [])]
         screen.json(one) if as_json else screen.show(*sheets)
         broken = bool(one.problems)

@@ -5,6 +5,7 @@ The doors are opened by those who go through: commands without a queue do not wa
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
@@ -17,7 +18,7 @@ from chasquimq.config import DialectName, one_of
 
 if TYPE_CHECKING:
     from chasquimq.queue import Queue
-    from chasquimq.store import Link, Store
+    from chasquimq.store import Dialer, Link, Store
 
 T = TypeVar("T")
 
@@ -103,19 +104,34 @@ def run_in(queue: str, url: str | None, verb: Callable[[Store], Awaitable[T]]) -
     return run(main())
 
 
-def run_at(url: str | None, verb: Callable[[Link], Awaitable[T]]) -> T:
-    """The same on the server, for what is about no queue, or about all of them."""
-    from chasquimq.store import Dialer, Link
+def run_at(url: str | None, queue: str, verb: Callable[[Link], Awaitable[T]]) -> T:
+    """The same on the server that holds the queue, whether there is such a queue or not."""
+    from chasquimq import wire
+    from chasquimq.store import Dialer
 
-    async def main() -> T:
-        link = Link(Dialer(the_address(url)))
-        await link.open()
-        try:
-            return await verb(link)
-        finally:
-            await link.close()
+    return run(_linked(Dialer(the_address(url)).of(wire.Keys(queue).stream), verb))
+
+
+def run_at_all(url: str | None, verb: Callable[[Link], Awaitable[list[T]]]) -> list[T]:
+    """The same on each server that holds queues, one after another: a cluster has several."""
+    from chasquimq.store import Dialer
+
+    async def main() -> list[T]:
+        nodes = await asyncio.to_thread(the_address(url).nodes)
+        return [one for node in nodes for one in await _linked(Dialer(node), verb)]
 
     return run(main())
+
+
+async def _linked(dialer: Dialer, verb: Callable[[Link], Awaitable[T]]) -> T:
+    from chasquimq.store import Link
+
+    link = Link(dialer)
+    await link.open()
+    try:
+        return await verb(link)
+    finally:
+        await link.close()
 
 
 def examples(*lines: str) -> str:

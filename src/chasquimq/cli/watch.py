@@ -29,7 +29,7 @@ from chasquimq.cli.screen import Screen, plain, toned
 from chasquimq.cli.shell import AsJson, RedisUrl, examples, run, the_address
 from chasquimq.cli.shell import Group as GroupName
 from chasquimq.cli.trend import Trend
-from chasquimq.errors import StoreUnavailableError
+from chasquimq.errors import ConfigError, StoreUnavailableError
 from chasquimq.store import Dialer, Link
 from chasquimq.store.inspect import overviews
 from chasquimq.store.survey import Survey
@@ -66,7 +66,12 @@ def watch(
     keys = None if queue is None else wire.Keys(queue)
     address = the_address(redis_url)
     view = View(queue, interval_ms, str(address))
-    link = Link(Dialer(address))
+    dialer = Dialer(address)
+    if keys is not None:
+        dialer = dialer.of(keys.stream)
+    elif address.kind == "cluster":
+        raise ConfigError(f"{address} is a cluster, whose queues lie on several servers: name one")
+    link = Link(dialer)
     watcher = Watcher(link, keys, group, view)
     page: Page = Terminal(screen, view) if screen.is_live else Pipe(screen, view)
     # What a connection logs while it is mended would be written into the picture.

@@ -26,12 +26,19 @@ import hiredis
 from chasquimq import lua
 from chasquimq.address import Address, Endpoint
 from chasquimq.config import ConnectOptions
-from chasquimq.errors import AccessError, ChasquiError, StoreError, StoreUnavailableError
+from chasquimq.errors import (
+    AccessError,
+    ChasquiError,
+    ConfigError,
+    StoreError,
+    StoreUnavailableError,
+)
 from chasquimq.wire.fault import Fault, as_error, classify
 
 log = logging.getLogger(__name__)
 
 Arg = bytes | str | int
+MORE = object()  # the rest of a reply is still to come; False may be a reply
 READ_BYTES = WRITE_BYTES = 1 << 18
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 PATIENCE_S = 30.0  # of trouble in a row; beyond it the task fails, and Spark has its own patience
@@ -47,13 +54,18 @@ class Client:
         options: ConnectOptions | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
+        if address.kind == "cluster":
+            raise ConfigError(
+                f"{address} is a cluster, and Spark does not follow queues through one yet: give "
+                "the address of a plain server, or of Sentinels"
+            )
         self.address = address
         self._scripts = tuple(scripts)
         self._options = options or ConnectOptions()
         self._patience_s = patience_s
         self._ssl = address.ssl_context()
         self._socket: socket.socket | None = None
-        self._reader = hiredis.Reader()
+        self._reader = hiredis.Reader(notEnoughData=MORE)
         self._arrived: deque[bytes] = deque()  # not yet fed to it
         self._waiting: deque[bytes] = deque()  # sent, not answered
         self._trouble_since: float | None = None
@@ -155,7 +167,7 @@ class Client:
 
     def _read(self) -> Any:
         try:
-            while (reply := self._reader.gets()) is False:
+            while (reply := self._reader.gets()) is MORE:
                 if not self._arrived:
                     if self._socket is None:
                         raise ConnectionError("not connected")
@@ -209,7 +221,7 @@ class Client:
         """Connect, greet, and send all that waits."""
         try:
             self._socket = self._connect(self.address.resolve())
-            self._reader = hiredis.Reader()
+            self._reader = hiredis.Reader(notEnoughData=MORE)
             self._arrived.clear()
             self._greet(self._socket)
         except (OSError, StoreUnavailableError):
@@ -259,12 +271,21 @@ class Client:
             who = (self.address.username,) if self.address.username else ()
             greetings.append(("AUTH", *who, password.reveal()))
         greetings.append(("SELECT", self.address.db) if self.address.db else ("PING",))
+        if self.address.kind == "sentinel":
+            greetings.append(("ROLE",))
         greetings += [("SCRIPT", "LOAD", lua.SOURCES[name]) for name in self._scripts]
         self._write(raw, b"".join(map(_pack, greetings)))
         replies = [(command[0], self._read()) for command in greetings]
         for command, reply in replies:
-            if isinstance(reply, Exception):
+            if command == "ROLE":
+                self._check_role(reply)
+            elif isinstance(reply, Exception):
                 self._refused(str(command), reply)
+
+    def _check_role(self, role: Any) -> None:
+        """As `store/dial.py` does: a server that was the master may come back as one."""
+        if not isinstance(role, Exception) and role[0] != b"master":
+            raise StoreUnavailableError(f"what the Sentinels of {self.address} name is no master")
 
     def _refused(self, command: str, reply: Exception) -> None:
         """What the server has against a greeting."""

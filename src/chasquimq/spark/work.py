@@ -17,12 +17,11 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 from pyspark import StorageLevel, TaskContext
 
-from chasquimq.address import Address, CredentialProvider, Credentials
+from chasquimq.address import CredentialProvider, Credentials
 from chasquimq.config import MAX_MS, check_within, suggesting
 from chasquimq.errors import ConfigError
 from chasquimq.handler import Handler, OnError, Route, Router
@@ -274,25 +273,10 @@ def _leading_to(where: Where) -> tuple[str, CredentialProvider | None]:
     for anew with each connection."""
     address = where.address()
     if address.password is None:
-        return _url(address, address.username), None
+        return address.without_secret(address.username), None
 
     def ask(_: str | None) -> Credentials:
         now = where.address()
         return now.username, now.password.reveal() if now.password is not None else None
 
-    return _url(address, None), ask
-
-
-def _url(address: Address, username: str | None) -> str:
-    who = f"{quote(username, safe='')}@" if username else ""
-    if address.endpoint.path is not None:
-        return f"unix://{who}{quote(address.endpoint.path)}?db={address.db}"
-    told = {
-        "ssl_ca_certs": address.ca_file,
-        "ssl_certfile": address.cert_file,
-        "ssl_keyfile": address.key_file,
-        "insecure": "true" if address.insecure else None,
-    }
-    options = urlencode({name: value for name, value in told.items() if value is not None})
-    scheme = "rediss" if address.tls else "redis"
-    return f"{scheme}://{who}{address.endpoint}/{address.db}" + (f"?{options}" if options else "")
+    return address.without_secret(None), ask

@@ -49,7 +49,7 @@ class Store:
 
     def __init__(self, keys: Keys, dialer: Dialer, forced: DialectName | None = None) -> None:
         self.keys = keys
-        self.dialer = dialer
+        self.dialer = dialer = dialer.of(keys.stream)
         self.link = Link(dialer)
         self.delayed = Delayed(keys, self.link)
         self.dead = DeadLetters(keys, self.link)

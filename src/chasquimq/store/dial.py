@@ -48,7 +48,7 @@ class Dialer:
 
     async def dial(self, extra_reply_ms: int = 0) -> Pipe:
         """`extra_reply_ms`: how long this connection's commands may block on purpose."""
-        endpoint = self.address.resolve()
+        endpoint = await self._endpoint()
         reply_s = (self.options.reply_ms + extra_reply_ms) / 1000
         try:
             async with asyncio.timeout(self.options.timeout_ms / 1000):
@@ -74,6 +74,21 @@ class Dialer:
                 f"cannot reach Redis at {self.address} ({reason}); is it running there?"
             ) from None
         return pipe
+
+    def of(self, key: bytes) -> Dialer:
+        """The same place, for what concerns this key; of a cluster that is one of its nodes."""
+        if self.address.kind != "cluster":
+            return self
+        return Dialer(self.address.of(key.decode()), self._provider, self.options)
+
+    async def _endpoint(self) -> Endpoint:
+        """Where to connect now. Who has to ask around does so in a thread: it takes a while."""
+        if self.address.kind == "server":
+            return self.address.resolve()
+        credentials = None
+        if self._provider is not None and self.address.kind == "cluster":
+            credentials = await self._credentials(self.address.endpoint)
+        return await asyncio.to_thread(self.address.resolve, credentials)
 
     async def _connect(self, endpoint: Endpoint, reply_s: float) -> Pipe:
         loop = asyncio.get_running_loop()
@@ -109,6 +124,17 @@ class Dialer:
                     "(redis://user:password@host) or give a credential_provider"
                 )
             raise as_error(reply, f"connecting to {self.address}")
+        if self.address.kind == "sentinel":
+            self._check_role(await pipe.ask(pack("ROLE")), endpoint)
+
+    def _check_role(self, replies: list[Any], endpoint: Endpoint) -> None:
+        """Sentinels learn of a failover one by one, and a server that was a master comes back as
+        one: nothing may be written to it. Who must not ask hears it with the first write."""
+        [role] = replies
+        if not isinstance(role, Exception) and role[0] != b"master":
+            raise StoreUnavailableError(
+                f"{endpoint}, which the Sentinels of {self.address} name, is no master just now"
+            )
 
     async def _credentials(self, endpoint: Endpoint) -> Credentials:
         if self._provider is None:

@@ -26,6 +26,12 @@ Landed = Callable[[Replies], None]
 Lost = Callable[[Replies], None]
 
 
+MORE = object()  # the rest of a reply is still to come; False may be a reply
+# A slot that has moved; a master that has become a replica.
+ELSEWHERE = ("MOVED ", "READONLY ")
+RETIRE_S = 1.0  # until then somebody who keeps asking the wrong server is answered
+
+
 class Flight:
     __slots__ = ("count", "landed", "lost", "replies", "sent_at")
 
@@ -46,7 +52,8 @@ class Pipe(asyncio.Protocol):
         self.on_push: Callable[[Any], None] | None = None  # replies nobody waits for (subscribe)
         self.reply_s = reply_s
         self._buffer_bytes = buffer_bytes
-        self._reader = hiredis.Reader()
+        self._reader = hiredis.Reader(replyError=self._error, notEnoughData=MORE)
+        self._retiring = False
         self._flights: deque[Flight] = deque()
         self._loop = asyncio.get_running_loop()
         self._watch: asyncio.TimerHandle | None = None
@@ -111,26 +118,39 @@ class Pipe(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         reader, flights = self._reader, self._flights
+        parsing = True
         try:
             reader.feed(data)
             gets = reader.gets
-            while (reply := gets()) is not False:
+            while (reply := gets()) is not MORE:
                 if not flights:
                     if self.on_push is not None:
+                        parsing = False
                         self.on_push(reply)
+                        parsing = True
                     continue
                 flight = flights[0]
                 replies = flight.replies
                 replies.append(reply)
                 missing = flight.count - len(replies)
-                while missing and (reply := gets()) is not False:
+                while missing and (reply := gets()) is not MORE:
                     replies.append(reply)
                     missing -= 1
                 if not missing:
                     flights.popleft()
+                    parsing = False
                     flight.landed(replies)
+                    parsing = True
+            if self._retiring and not flights:
+                self.close()
         except hiredis.HiredisError:
             self.close()  # not the protocol we speak: nothing after this can be trusted
+        except (TypeError, MemoryError):
+            # A map whose key is a list, or a count beyond memory: hiredis lets Python's own errors
+            # through. Those of the owners are not ours to swallow.
+            if not parsing:
+                raise
+            self.close()
 
     def pause_writing(self) -> None:
         self.full = True
@@ -143,6 +163,15 @@ class Pipe(asyncio.Protocol):
         self._end()
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _error(self, text: str) -> hiredis.ReplyError:
+        """An error among the replies. One that says that another server has become the right one
+        ends this connection, as soon as what is on its way is answered: whoever dials again is
+        told where that is."""
+        if text.startswith(ELSEWHERE) and not self._retiring:
+            self._retiring = True
+            self._loop.call_later(RETIRE_S, self.close)
+        return hiredis.ReplyError(text)
 
     def _check(self) -> None:
         """Half-open connections never say goodbye: give up on a reply that is long overdue."""

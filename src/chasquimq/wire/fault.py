@@ -33,6 +33,9 @@ class Fault(Enum):
 _BY_WORD = {
     **dict.fromkeys(("LOADING", "READONLY", "BUSY", "TRYAGAIN", "CLUSTERDOWN"), Fault.AWAY),
     **dict.fromkeys(("MASTERDOWN", "NOREPLICAS", "MISCONF", "UNKILLABLE"), Fault.AWAY),
+    # Of a cluster: the key lives elsewhere, or is on its way there. The connection is made anew
+    # (`store/pipe.py`), and a move that is under way is waited out.
+    **dict.fromkeys(("MOVED", "ASK"), Fault.AWAY),
     **dict.fromkeys(("NOAUTH", "WRONGPASS", "NOPERM"), Fault.ACCESS),
     "OOM": Fault.FULL,
     "NOSCRIPT": Fault.SCRIPT,

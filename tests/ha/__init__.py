@@ -1,0 +1,1 @@
+"""Real Sentinels and real clusters that fail over and move."""

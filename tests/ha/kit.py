@@ -1,0 +1,204 @@
+"""Several real servers that belong together: a master with a replica under three Sentinels, or a
+cluster of six nodes. All of them are processes on this machine's loopback."""
+
+from __future__ import annotations
+
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import redis
+from redis.crc import key_slot
+
+from chasquimq.server import Binary, Server
+
+SERVICE = "the-master"
+DOWN_MS = 1_000  # how long a master is silent before it is given up
+SLOTS = 16_384
+# A node's bus listens 10,000 above its port: both lie below the ports of outgoing connections.
+PORTS = range(20_000, 22_000)
+
+
+def until(what: Callable[[], Any], seconds: float = 30.0) -> Any:
+    """What it answers, once that is something. Meanwhile it may fail."""
+    end = time.monotonic() + seconds
+    while True:
+        with suppress(redis.RedisError, OSError):
+            if answer := what():
+                return answer
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    for port in random.Random().sample(PORTS, 200):
+        with socket.socket() as one, socket.socket() as bus, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            bus.bind(("127.0.0.1", port + 10_000))
+            return port
+    raise AssertionError("no port is free")
+
+
+def client(port: int | None) -> redis.Redis:
+    assert port is not None
+    return redis.Redis(port=port, socket_timeout=2)
+
+
+class Sentinel:
+    """One watching process; our own Server starts none, it is no server of jobs."""
+
+    def __init__(self, binary: Binary, folder: Path, master: int, password: str | None) -> None:
+        self.port = free_port()
+        folder.mkdir()
+        lines = [
+            f"port {self.port}",
+            "bind 127.0.0.1",
+            f"dir {folder}",
+            f"sentinel monitor {SERVICE} 127.0.0.1 {master} 2",
+            f"sentinel down-after-milliseconds {SERVICE} {DOWN_MS}",
+            f"sentinel failover-timeout {SERVICE} 5000",
+        ]
+        if password:
+            lines.append(f"requirepass {password}")
+            lines.append(f"sentinel sentinel-pass {password}")
+        file = folder / "sentinel.conf"
+        file.write_text("\n".join(lines) + "\n")
+        with (folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(binary.path), str(file), "--sentinel"], stdout=log, stderr=log
+            )
+        self.redis = redis.Redis(port=self.port, password=password, socket_timeout=2)
+        until(self.redis.ping)
+
+    def close(self) -> None:
+        self.redis.close()
+        self._process.kill()
+        self._process.wait()
+
+
+class Watched:
+    """A master, its replica, and three who watch over them."""
+
+    def __init__(
+        self, master: Server, replica: Server, sentinels: list[Sentinel], options: str = ""
+    ) -> None:
+        self.master, self.replica, self.sentinels = master, replica, sentinels
+        places = ",".join(f"127.0.0.1:{one.port}" for one in sentinels)
+        self.url = f"redis+sentinel://{places}/{SERVICE}{options}"
+
+    def named(self) -> int:
+        """The port of the master, as all Sentinels name it; 0 while they do not agree."""
+        ports = {one.redis.sentinel_get_master_addr_by_name(SERVICE)[1] for one in self.sentinels}
+        return int(ports.pop()) if len(ports) == 1 else 0
+
+
+@contextmanager
+def watched(binary: Binary, folder: Path, password: str | None = None) -> Iterator[Watched]:
+    with ExitStack() as stack:
+        master = stack.enter_context(
+            Server(binary, appendonly=True, config={"repl-diskless-sync-delay": 0})
+        )
+        source = {"replicaof": ("127.0.0.1", str(master.port)), "repl-diskless-sync-delay": 0}
+        replica = stack.enter_context(Server(binary, appendonly=True, config=source))
+        assert master.port is not None
+        until(lambda: client(replica.port).info("replication")["master_link_status"] == "up")
+        sentinels = []
+        for number in range(3):
+            one = Sentinel(binary, folder / f"sentinel-{number}", master.port, password)
+            stack.callback(one.close)
+            sentinels.append(one)
+        for one in sentinels:
+            until(lambda one=one: _sees_all(one))
+        options = "?sentinel_password_env=SENTINELS_WORD" if password else ""
+        yield Watched(master, replica, sentinels, options)
+
+
+def _sees_all(sentinel: Sentinel) -> bool:
+    known = sentinel.redis.sentinel_master(SERVICE)
+    return known["num-other-sentinels"] == 2 and known["num-slaves"] == 1
+
+
+class Cluster:
+    """Three masters with a replica each."""
+
+    def __init__(self, nodes: list[Server]) -> None:
+        self.nodes = nodes
+        self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{one.port}" for one in nodes[:2])
+
+    def owner(self, key: str) -> Server:
+        """The node that serves a key, as one that lives sees it."""
+        slot = key_slot(key.encode())
+        for node in self.nodes:
+            if node.is_running:
+                for first, last, master, *_ in client(node.port).execute_command("CLUSTER SLOTS"):
+                    if first <= slot <= last:
+                        port = int(master[1])
+                        return next(one for one in self.nodes if one.port == port)
+        raise AssertionError(f"nobody serves {key}")
+
+    def masters(self) -> list[Server]:
+        rows = client(self.nodes[0].port).execute_command("CLUSTER SLOTS")
+        ports = {int(row[2][1]) for row in rows}
+        return [node for node in self.nodes if node.port in ports]
+
+    def move(self, key: str, target: Server) -> int:
+        """Move the slot of a key while others use it, key by key; how many keys there were."""
+        slot, source = key_slot(key.encode()), self.owner(key)
+        here, there = client(source.port), client(target.port)
+        names = {one: one.execute_command("CLUSTER MYID").decode() for one in (here, there)}
+        there.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", names[here])
+        here.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", names[there])
+        moved = 0
+        while keys := here.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1):
+            place = ("127.0.0.1", target.port, "", 0, 5_000)
+            here.execute_command("MIGRATE", *place, "KEYS", *keys)
+            moved += len(keys)
+            time.sleep(0.02)  # others find the queue in two halves meanwhile
+        for one in (there, here):
+            one.execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[there])
+        return moved
+
+
+@contextmanager
+def cluster(binary: Binary) -> Iterator[Cluster]:
+    settings = {
+        "cluster-enabled": "yes",
+        "cluster-node-timeout": 1_500,
+        "cluster-replica-validity-factor": 0,
+        "repl-diskless-sync-delay": 0,
+    }
+    with ExitStack() as stack:
+        nodes = [
+            stack.enter_context(Server(binary, port=free_port(), appendonly=True, config=settings))
+            for _ in range(6)
+        ]
+        clients = [client(node.port) for node in nodes]
+        for number, one in enumerate(clients):
+            one.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for number, one in enumerate(clients[:3]):
+            first, last = number * SLOTS // 3, (number + 1) * SLOTS // 3 - 1
+            one.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+        for node in nodes[1:]:
+            clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", node.port)
+        for one in clients:
+            until(lambda one=one: _state(one)["cluster_known_nodes"] == "6")
+        for number, one in enumerate(clients[3:]):
+            master = clients[number].execute_command("CLUSTER MYID").decode()
+            until(
+                lambda one=one, master=master: one.execute_command("CLUSTER", "REPLICATE", master)
+            )
+        for one in clients:
+            until(lambda one=one: _state(one)["cluster_state"] == "ok")
+        for one in clients[3:]:
+            until(lambda one=one: one.info("replication")["master_link_status"] == "up")
+        yield Cluster(nodes)
+
+
+def _state(one: redis.Redis) -> dict[str, str]:
+    state: dict[str, str] = one.execute_command("CLUSTER INFO")
+    return state
