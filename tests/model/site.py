@@ -1,0 +1,278 @@
+"""One server of the model: the store's own verbs on a queue, and what Redis holds, as a View.
+
+Time is not waited for. Entries are made to look idle, and a score that a script took from the
+server's clock is checked and then replaced by the model's, so that all servers agree on the order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from chasquimq import wire
+from chasquimq.config import StreamOptions
+from chasquimq.errors import StoreUnavailableError, WireError
+from chasquimq.job import Due, Envelope
+from chasquimq.store import Delayed, Jobs, Row
+from chasquimq.store.dead import revive
+from chasquimq.store.jobs import FIRST
+from chasquimq.store.resp import pairs
+from chasquimq.store.specs import Seen
+from tests.model.book import WHO, Book, Entry, View
+from tests.servers import DialectServer
+from tests.store.faulty import wipe
+from tests.store.shelf import GROUP, Shelf
+
+NAME = b"work"
+LEASE_MS = 30_000
+IDLE_MS = 2 * LEASE_MS
+RETRIES_S = 30.0
+
+
+class Site:
+    def __init__(self, server: DialectServer, queue_name: str) -> None:
+        self.name = server.name
+        self.server = server.server
+        self.shelf = Shelf(server, queue_name)
+        self.ids: dict[int, bytes] = {}
+        self.fields: dict[int, Any] = {}
+        self.members: dict[str, bytes] = {}
+        self.sights: dict[str, dict[str, Seen]] = {}
+        self.jobs: dict[str, Jobs] = {}
+
+    async def open(self) -> None:
+        await self.shelf.open()
+        self.jobs = {who: self.shelf.jobs(who) for who in WHO}
+        self.dialect = self.shelf.dialect(group=GROUP, producer_id=b"p")
+
+    async def begin(self) -> None:
+        """An empty queue."""
+        wipe(self.shelf)
+        self.ids, self.fields, self.members, self.sights = {}, {}, {}, {}
+        await self.jobs[WHO[0]].join(StreamOptions())
+
+    async def lose_group(self) -> None:
+        """As a worker makes it again."""
+        await self.shelf.link.ask("XGROUP", "DESTROY", self.shelf.keys.stream, GROUP)
+        await self.jobs[WHO[0]].join(StreamOptions(), again=True)
+
+    async def restart(self) -> None:
+        self.server.kill()
+        self.server.start()
+        async with asyncio.timeout(RETRIES_S):
+            while True:
+                try:
+                    await self.shelf.link.ask("PING")
+                except StoreUnavailableError:
+                    await asyncio.sleep(0.01)
+                else:
+                    return
+
+    # -- commands ------------------------------------------------------------------------------
+
+    async def add(self, bodies: list[tuple[str, bytes]]) -> None:
+        """Plain adds in one write, as the producer fills them in."""
+        parts = []
+        for job, body in bodies:
+            front = self.dialect.add_front(job.encode(), 1)
+            tail = b"\r\n$1\r\nn\r\n$%d\r\n%b\r\n" % (len(NAME), NAME)
+            parts.append(b"%b%d\r\n%b%b" % (front, len(body), body, tail))
+        pipe = await self.shelf.link.up()
+        for reply in await pipe.ask(b"".join(parts), len(parts)):
+            assert not isinstance(reply, Exception), reply
+
+    def row(self, number: int, before: int) -> Row:
+        return [self.ids[number], self.fields[number], 0, before]
+
+    @property
+    def delayed(self) -> Delayed:
+        return self.shelf.store.delayed
+
+    async def schedule_once(self, job: str, data: bytes, delay_ms: int) -> Any:
+        member, due = wire.join_member(NAME, data), Due(delay_ms)
+        return await self.shelf.send(self.delayed.schedule_once(due, member, job, delay_ms))
+
+    async def promote(self, name: str, batch: int) -> tuple[bool, list[str], int]:
+        done = await self.delayed.promote(name, 3_600, batch)
+        return done.leads, [job for job, _ in done.moved], done.unreadable
+
+    def lock(self, which: str) -> bytes:
+        keys = self.shelf.keys
+        return keys.promoter_lock if which == "promoter" else keys.scheduler_lock
+
+    # -- a consumer's verbs, with numbers for entry ids ------------------------------------------
+
+    async def read(self, name: str, count: int) -> None:
+        # Blocking would wait for what never comes; one millisecond ends it.
+        await self.shelf.send(self.jobs[name].read(count, 1))
+
+    async def numbered(self, rows: Awaitable[Sequence[Row]]) -> list[tuple[int, int]]:
+        """Which entries these are, and how often they had been delivered before."""
+        numbers = {entry_id: number for number, entry_id in self.ids.items()}
+        return [(numbers[row[0]], row[3]) for row in await rows]
+
+    async def take_back(self, name: str) -> list[tuple[int, int]]:
+        jobs, after, rows = self.jobs[name], FIRST, []
+        until = await jobs.last_delivered()
+        while row := await jobs.take_back(after, until, self.shelf.store.hold.keys):
+            after = row[0]
+            rows.append(row)
+        return await self.numbered(_ready(rows))
+
+    async def claim(self, name: str, count: int, late: bool) -> list[tuple[int, int]]:
+        until = await self.clock_ms() + (-1 if late else 60_000)
+        unless = self.shelf.store.hold.keys
+        return await self.numbered(self.jobs[name].claim(LEASE_MS, count, until, unless))
+
+    async def renew(self, name: str, numbers: Sequence[int]) -> list[int]:
+        ids = [self.ids[number] for number in numbers]
+        lost = await self.jobs[name].renew(self.shelf.link, ids)
+        return [number for number in numbers if self.ids[number] in lost]
+
+    async def ack(self, name: str, number: int, fenced: bool) -> int:
+        ids = [self.ids[number]]
+        if fenced:
+            return int(await self.shelf.send(self.jobs[name].ack_held(ids)))
+        return self.dialect.acked(await self.shelf.send(self.dialect.ack(ids)))
+
+    async def give_back(self, name: str, rows: Sequence[tuple[int, int]]) -> int:
+        return await self.jobs[name].give_back([self.row(*one) for one in rows])
+
+    # -- verbs of those who lead or operate ------------------------------------------------------
+
+    async def pause(self, paused: bool) -> bool:
+        hold = self.shelf.store.hold
+        return await (hold.put(1_790_000_000_000) if paused else hold.lift())
+
+    async def replay(self, count: int) -> int:
+        revivals = []
+        for row in await self.shelf.store.dead.page():
+            with suppress(WireError):
+                revivals.append(revive(row))
+        return (await self.shelf.store.dead.replay(revivals[:count])).moved
+
+    async def sweep(self, name: str) -> tuple[bool, int]:
+        # Any name is old enough; what is pending is what must keep it.
+        done = await self.jobs[name].sweep(0, -1)
+        return done.leads, done.ghosts
+
+    async def names(self) -> list[str]:
+        rows = await self.shelf.link.ask("XINFO", "CONSUMERS", self.shelf.keys.stream, GROUP)
+        return sorted(pairs(row)[b"name"].decode() for row in rows)
+
+    async def look(self, name: str) -> list[str] | int:
+        due = await self.shelf.store.specs.due(name, 3_600, 100)
+        if not due.leads:
+            return -1
+        self.sights[name] = {row.key.decode(): row for row in due.rows}
+        return sorted(self.sights[name])
+
+    # -- time ------------------------------------------------------------------------------------
+
+    async def make_silent(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            how = ("IDLE", IDLE_MS, "RETRYCOUNT", entry.deliveries, "JUSTID")
+            where = (self.shelf.keys.stream, GROUP, entry.owner or "")
+            await self.shelf.link.ask("XCLAIM", *where, 0, self.ids[entry.number], *how)
+
+    async def clock_ms(self) -> int:
+        return await self.shelf.link.clock_ms()
+
+    async def settle_score(self, job: str, body: bytes, since: int, delay_ms: int, to: int) -> None:
+        """It was scheduled by the server's clock; from now on it is due when the model says so."""
+        keys, member = self.shelf.keys, wire.join_member(NAME, body)
+        link, until = self.shelf.link, await self.clock_ms()
+        score = await link.ask("ZSCORE", keys.delayed, member)
+        assert score is not None, f"{self.name}: {job} is not in the delayed set"
+        assert since + delay_ms <= float(score) <= until + delay_ms, f"{self.name}: {job}"
+        await link.ask("ZADD", keys.delayed, to, member)
+        index = await link.ask("GET", keys.didx(job))
+        if index is not None and index[:4].isdigit():
+            was, _, front = index.partition(b" ")
+            assert int(was) == int(float(score)), f"{self.name}: the index of {job} leads nowhere"
+            await link.ask("SET", keys.didx(job), b"%d %b" % (to, front), "KEEPTTL")
+
+    # -- what Redis holds ------------------------------------------------------------------------
+
+    async def view(self, book: Book) -> View:
+        keys = self.shelf.keys
+        told = await self.shelf.link.ask_each(
+            ("XRANGE", keys.stream, "-", "+"),
+            ("XPENDING", keys.stream, GROUP, "-", "+", 10_000),
+            ("XINFO", "GROUPS", keys.stream),
+            ("ZRANGE", keys.delayed, 0, -1, "WITHSCORES"),
+            ("XRANGE", keys.dlq, "-", "+"),
+            ("KEYS", keys.result("") + b"*"),
+            ("ZRANGE", keys.repeat, 0, -1, "WITHSCORES"),
+            ("EXISTS", keys.paused),
+        )
+        for reply in told:
+            assert not isinstance(reply, Exception), f"{self.name}: {reply}"
+        entries, pending, groups, delayed, dead, kept, specs, paused = told
+        stream = self._stream(entries, pending, groups)
+        if len(entries) == len(book.stream):
+            for entry, (entry_id, fields) in zip(book.stream, entries, strict=True):
+                self.ids[entry.number], self.fields[entry.number] = entry_id, fields
+        late = {member_job(member): int(float(score)) for member, score in _two(delayed)}
+        assert 2 * len(late) == len(delayed), f"{self.name}: twice in the delayed set"
+        buried = [body_job(fields[1]) for _, fields in dead]
+        results = {key.removeprefix(keys.result("")).decode() for key in kept}
+        scores = {key.decode(): int(float(score)) for key, score in _two(specs)}
+        return View(stream, late, buried, results, scores, bool(paused))
+
+    def _stream(
+        self, entries: Any, pending: Any, groups: Any
+    ) -> list[tuple[str, int, str | None, int]]:
+        facts = pairs(groups[0])
+        read_to = _order(facts[b"last-delivered-id"])
+        held = {row[0]: (row[1].decode(), row[3]) for row in pending}
+        assert held.keys() <= {entry_id for entry_id, _ in entries}, f"{self.name}: ghosts"
+        rows = []
+        for entry_id, fields in entries:
+            envelope = wire.unpack_envelope(fields[1])
+            owner, deliveries = held.get(entry_id, (None, 0))
+            if owner is None and _order(entry_id) <= read_to:
+                owner = "nobody: it is never delivered again"
+            rows.append((envelope.id, envelope.attempt, owner, deliveries))
+        return rows
+
+
+def body(job: str, created_ms: int, attempt: int) -> bytes:
+    return wire.pack_envelope(Envelope(job, b"\xc0", created_ms, attempt))
+
+
+def garbage(data: bytes) -> str:
+    """What is no job is named by its bytes."""
+    return repr(data)
+
+
+def body_job(data: bytes) -> str:
+    try:
+        return wire.unpack_envelope(data).id
+    except WireError:
+        return garbage(data)
+
+
+def member_job(member: bytes) -> str:
+    try:
+        return body_job(wire.split_member(member)[1])
+    except WireError:
+        return garbage(member)
+
+
+def is_garbage(job: str) -> bool:
+    return job.startswith(("b'", 'b"'))
+
+
+async def _ready(rows: list[Row]) -> list[Row]:
+    return rows
+
+
+def _two(flat: list[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _order(entry_id: bytes) -> tuple[int, ...]:
+    return tuple(map(int, entry_id.split(b"-")))
