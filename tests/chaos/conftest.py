@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from chasquimq.server import Server
+from tests.chaos.kit.dice import SEED
 from tests.chaos.kit.fleet import Fleet
 from tests.chaos.kit.ledger import Ledger
 from tests.chaos.kit.stage import Stage
-from tests.servers import DIALECTS, DialectServer, Servers
+from tests.conftest import EACH_DIALECT
+from tests.servers import DIALECTS, Dialect, DialectServer, Servers
 
 EACH_SERVER = [pytest.param(d, id=d.name) for d in DIALECTS if d.forced is None]
 
@@ -48,4 +50,14 @@ def shared_stage(dialect_server: DialectServer, queue_name: str, ledger: Ledger)
 def lone_stage(servers: Servers, queue_name: str, ledger: Ledger) -> Iterator[Stage]:
     """On one server only, of its own: for what does not depend on the dialect."""
     with servers.private(DIALECTS[0]) as server, Fleet(ledger) as fleet:
+        yield Stage(server, queue_name, ledger, fleet)
+
+
+@pytest.fixture(params=EACH_DIALECT if SEED else EACH_DIALECT[:1])
+def seeded_stage(
+    request: pytest.FixtureRequest, servers: Servers, queue_name: str, ledger: Ledger
+) -> Iterator[Stage]:
+    """On a server of its own: on each with a seed, on one without."""
+    dialect: Dialect = request.param
+    with servers.private(dialect) as server, Fleet(ledger) as fleet:
         yield Stage(server, queue_name, ledger, fleet)

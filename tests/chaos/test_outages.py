@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from chasquimq import lua
+from tests.chaos.kit.dice import vary_s
 from tests.chaos.kit.fleet import Process
 from tests.chaos.kit.ledger import open_runs
 from tests.chaos.kit.stage import Stage
@@ -49,7 +50,7 @@ def one_run_each(stage: Stage, crew: list[Process], jobs: int) -> None:
 def test_a_server_frozen_for_two_leases_costs_no_second_run(stage: Stage) -> None:
     crew = at_work(stage, 6)
     stage.server.server.pause()
-    time.sleep(2 * LEASE_S)
+    time.sleep(vary_s("away", 2, 1.2, 4) * LEASE_S)
     stage.server.server.resume()
     one_run_each(stage, crew, 6)
 
@@ -61,7 +62,7 @@ def test_a_network_that_is_away_for_two_leases_costs_no_second_run(lone_stage: S
     with stage.proxy() as proxy:
         crew = at_work(stage, 6, url=proxy.url)
         proxy.black_hole()
-        time.sleep(2 * LEASE_S)
+        time.sleep(vary_s("away", 2, 1.2, 4) * LEASE_S)
         proxy.heal()
         one_run_each(stage, crew, 6)
 

@@ -11,6 +11,7 @@ import signal
 
 import pytest
 
+from tests.chaos.kit.dice import vary, vary_s
 from tests.chaos.kit.handler import Behaviour
 from tests.chaos.kit.ledger import open_runs
 from tests.chaos.kit.stage import CONCURRENCY, LEASE_MS, Stage
@@ -18,8 +19,9 @@ from tests.chaos.kit.wait import eventually
 
 
 def test_kill_9_in_the_middle_of_handlers(stage: Stage) -> None:
-    told = stage.orders(Behaviour(sleep_ms=5, fail_every=50))
-    asyncio.run(stage.add(range(800)))
+    jobs = vary("jobs", 800, 400, 2_000)
+    told = stage.orders(Behaviour(sleep_ms=vary("sleep", 5, 1, 15), fail_every=50))
+    asyncio.run(stage.add(range(jobs)))
     # Each slot may have a run under way, and have ended one whose ack is not written yet.
     at_risk = 2 * 2 * CONCURRENCY
     for _ in range(2):
@@ -28,11 +30,12 @@ def test_kill_9_in_the_middle_of_handlers(stage: Stage) -> None:
     stage.drained()
     verdict = stage.verdict()
     assert verdict.problems(duplicates_allowed=at_risk, charged_only=True) == [], str(verdict)
-    assert len(verdict.completed) == len(verdict.accepted) == 800
+    assert len(verdict.completed) == len(verdict.accepted) == jobs
 
 
 def test_kill_9_between_handler_and_ack(stage: Stage) -> None:
-    told = stage.orders(Behaviour(kill_on=7))
+    fatal = vary("fatal", 7, 0, 39)
+    told = stage.orders(Behaviour(kill_on=fatal))
     asyncio.run(stage.add(range(40)))
     doomed = stage.fleet.start(told)
     eventually(lambda: not doomed.is_alive)
@@ -43,7 +46,7 @@ def test_kill_9_between_handler_and_ack(stage: Stage) -> None:
     verdict = stage.verdict()
     # It died in one turn with everything it had ended since its last write.
     assert verdict.problems(duplicates_allowed=40, charged_only=True) == [], str(verdict)
-    assert verdict.runs["job-7"] == 2
+    assert verdict.runs[f"job-{fatal}"] == 2
     assert len(verdict.completed) == 40
 
 
@@ -54,13 +57,13 @@ def test_the_server_is_killed_and_comes_back_under_load(stage: Stage) -> None:
 
     async def load_and_kill() -> None:
         adding = asyncio.ensure_future(stage.add(range(3000), chunk=10, pause_s=0.005))
-        for at_least in (300, 900):
+        for at_least in (vary("first", 300, 20, 800), vary("second", 900, 900, 1_500)):
             while stage.ended() < at_least:
                 assert not adding.done()
                 await asyncio.sleep(0.02)
             stage.ledger.fault("kill -9 of the server")
             stage.server.server.kill()
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(vary_s("away", 0.3, 0.0, 0.9))
             stage.server.server.start()
         await adding
 
@@ -82,7 +85,7 @@ def test_a_server_away_for_longer_than_the_lease_costs_no_second_run(stage: Stag
     eventually(lambda: sum(open_runs(stage.ledger.path, one.pid) for one in crew) == 16)
     asyncio.run(asyncio.sleep(1.2 * LEASE_MS / 1000))  # both are steady and would claim
     stage.server.server.kill()
-    asyncio.run(asyncio.sleep(1.5 * LEASE_MS / 1000))
+    asyncio.run(asyncio.sleep(vary_s("away", 1.5, 1.1, 2.2) * LEASE_MS / 1000))
     stage.server.server.start()
     stage.drained()
     verdict = stage.verdict()
@@ -91,7 +94,7 @@ def test_a_server_away_for_longer_than_the_lease_costs_no_second_run(stage: Stag
 
 
 def test_sigterm_under_load_loses_nothing_and_doubles_nothing(stage: Stage) -> None:
-    told = stage.orders(Behaviour(sleep_ms=4, slow_every=40, slow_ms=800))
+    told = stage.orders(Behaviour(sleep_ms=vary("sleep", 4, 2, 8), slow_every=40, slow_ms=800))
     asyncio.run(stage.add(range(1500)))
     for at_least in (100, 300, 500):
         worker = stage.fleet.start(told)
@@ -114,7 +117,7 @@ def test_sigterm_under_load_loses_nothing_and_doubles_nothing(stage: Stage) -> N
 
 
 def test_scripts_flushed_and_connections_killed_all_the_time(stage: Stage) -> None:
-    told = stage.orders(Behaviour(sleep_ms=2, fail_every=10))
+    told = stage.orders(Behaviour(sleep_ms=2, fail_every=vary("fail", 10, 3, 30)))
     stage.fleet.start_many([told, told])
     faults = 0
 
@@ -126,7 +129,7 @@ def test_scripts_flushed_and_connections_killed_all_the_time(stage: Stage) -> No
             assert not adding.done()
             await asyncio.sleep(0.01)
         while not adding.done():
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(vary_s("every", 0.05, 0.02, 0.2))
             client.script_flush()
             client.client_kill_filter(_type="normal", skipme=True)
             faults += 1

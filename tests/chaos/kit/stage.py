@@ -12,6 +12,7 @@ from typing import Any
 import redis
 
 from chasquimq import Queue, UnconfirmedError, wire
+from tests.chaos.kit.dice import note
 from tests.chaos.kit.fleet import SENTRY, Fleet, Orders, Process
 from tests.chaos.kit.gate import open_gate
 from tests.chaos.kit.handler import Behaviour
@@ -124,7 +125,7 @@ class Stage:
         eventually(self.is_drained, timeout, every=0.1, or_say=lambda: self.fleet.errors[-2000:])
 
     def verdict(self) -> Verdict:
-        return check(self.ledger.path, scan(self.server.url, self.queue))
+        return note(check(self.ledger.path, scan(self.server.url, self.queue)))
 
     def ended(self) -> int:
         return tally(self.ledger.path)["end"]
