@@ -11,7 +11,7 @@ PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 4 ? 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv redis chromium lint format test test-slow demo soak chaos-schedules bench bench-plot bench-quick bench-spark bench-pipeline cli-reference lock clean
+.PHONY: help venv redis chromium lint format test test-slow demo soak chaos chaos-compare ha-times chaos-schedules fuzz model mutants bench bench-plot bench-quick bench-spark bench-pipeline cli-reference lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,8 +52,26 @@ demo: venv ## half a minute of jobs on a server of its own, and what Spark makes
 soak: venv redis ## a worker under load for MINUTES (10): memory, connections and keys stay flat
 	@$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),10)
 
+ha-times: venv redis ## how long jobs stand still when a server is lost, ROUNDS (5) times each
+	@$(BIN)/python -m tests.ha.times --rounds $(or $(ROUNDS),5)
+
+chaos: venv redis ## every scenario of tests/chaos/book.py on each server, with SEEDS (3): nothing lost
+	@$(BIN)/python -m tests.chaos.full --seeds $(or $(SEEDS),3)
+
+chaos-compare: venv redis ## the same faults under our workers, the reference's and careless ones, side by side
+	@$(BIN)/python -m tests.chaos.compare
+
 chaos-schedules: venv redis ## schedulers stopped PAUSES (200) times on each server: every window once
 	@$(BIN)/python -m tests.chaos.schedules --pauses $(or $(PAUSES),200)
+
+fuzz: venv redis ## arbitrary bytes into every parser, MINUTES (1) or SECONDS_EACH for each TARGET (all)
+	@$(BIN)/python -m tests.fuzz.run --seconds $(or $(SECONDS_EACH),$(shell echo $$(( 60 * $(or $(MINUTES),1) )))) $(addprefix --target ,$(TARGET))
+
+model: venv redis ## EXAMPLES (1000) programs of STEPS (80) on each server: all hold what the model says
+	@$(BIN)/python -m tests.model.run --examples $(or $(EXAMPLES),1000) --steps $(or $(STEPS),80)
+
+mutants: venv redis ## break our own scripts and loops in known ways, one by one: a test must notice each
+	@$(BIN)/python -m tests.mutants.run
 
 bench: venv redis ## everything about speed: the reference, other job queues, the limit, growth; half an hour
 	@$(BIN)/python bench/full.py
