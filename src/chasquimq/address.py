@@ -32,6 +32,8 @@ _PLACE = re.compile(r"(\[[^\]]*\]|[^:/?#]*)(:\d*)?([/?#].*)?", re.DOTALL)
 _SCHEMES = "must start with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://"
 _HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::(\d{1,5}))?")
 _MAX_DB_DIGITS = 9
+_OPTION = re.compile(r"([?&#][^=&#]*=?)[^&#]*")
+_SHOWN = ("?db=", *(f"{sign}{name}=" for sign in "?&" for name in _TLS_OPTIONS))
 _UNREADABLE = "cannot be read; percent-encode special characters in it"
 
 # Asked before every AUTH with "host:port" (None for a unix socket), so tokens may rotate.
@@ -293,14 +295,19 @@ def hide(url: str) -> str:
     """The URL with everything before its last `@` hidden: a raw password may hold `/` or `@`.
 
     Without an `@`, one that is no plain host and port is hidden whole: what stands where the
-    port belongs may be a password.
+    port belongs may be a password. So may be the value of an option that we do not know.
     """
     scheme = _SCHEME.match(url)
     front = scheme[0] if scheme else ""
     _, at, place = url.removeprefix(front).rpartition("@")
-    if at:
-        return f"{front}***@{place}"
-    return url if _PLACE.fullmatch(place) else f"{front}***"
+    if not at and not _PLACE.fullmatch(place):
+        return f"{front}***"
+    return f"{front}{'***@' if at else ''}{_OPTION.sub(_hidden, place)}"
+
+
+def _hidden(option: re.Match[str]) -> str:
+    name = option[1]
+    return option[0] if name in _SHOWN else f"{name if name.endswith('=') else name[0]}***"
 
 
 def _bad(url: str, why: str) -> ConfigError:

@@ -34,10 +34,16 @@ log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Make = functools.partial[AsyncQueue]
 
 GOODBYE_S = 5.0  # for what is on its way at exit
 HANG_UP_S = 1.0  # for the rest, once that is over
+
+
+class Make(functools.partial[AsyncQueue]):
+    """How to make a Queue. A password may be in it, so it shows nothing of what it holds."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
 
 
 def taking(door: Callable[P, AsyncQueue]) -> Callable[..., Callable[Concatenate[Queue, P], None]]:
@@ -46,7 +52,7 @@ def taking(door: Callable[P, AsyncQueue]) -> Callable[..., Callable[Concatenate[
     def decorate(init: Callable[[Queue, Make], None]) -> Callable[Concatenate[Queue, P], None]:
         @functools.wraps(AsyncQueue.__init__)
         def call(self: Queue, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            init(self, functools.partial(door, *args, **kwargs))
+            init(self, Make(door, *args, **kwargs))
 
         return call
 
