@@ -16,13 +16,16 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Literal, NamedTuple, TypedDict
+from functools import partial
+from typing import Literal, NamedTuple, TypedDict, TypeVar
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
 from chasquimq.config import refuse_unknown
 from chasquimq.errors import ConfigError
+
+T = TypeVar("T")
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
 SENTINEL_PORT = 26379
@@ -73,6 +76,12 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._text)
+
+
+class Veiled(partial[T]):
+    """A call whose arguments may hold a secret: they are shown to nobody who did not ask."""
+
+    __repr__ = object.__repr__
 
 
 Kind = Literal["server", "sentinel", "cluster"]

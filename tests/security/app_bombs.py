@@ -1,7 +1,7 @@
 """A worker that may not grow much, and notes what it ran and what was loaded meanwhile.
 
-`python -m tests.security.app_bombs URL QUEUE` says `ready` when it has run a job. After the job `last`
-it tells, as JSON, by how much it grew, what it ran, and what an audit hook heard.
+`python -m tests.security.app_bombs URL QUEUE` says `ready` when it has run a job. After the job
+`last` it tells, as JSON, by how much it grew, what it ran, and what an audit hook heard.
 """
 
 from __future__ import annotations
