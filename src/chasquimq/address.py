@@ -276,7 +276,18 @@ def _host(host: str, url: str) -> str:
             IPv6Address(host)
         except ValueError:
             raise _bad(url, _UNREADABLE) from None
+    elif not _may_be_asked_for(host):
+        raise _bad(url, "names a host that no server can have: its parts have 1 to 63 characters")
     return host
+
+
+def _may_be_asked_for(host: str) -> bool:
+    if host.isascii():
+        return all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
+    try:
+        return bool(host.encode("idna"))  # seldom, and slow to load
+    except UnicodeError:
+        return False
 
 
 def _login(username: str | None, password: str | None) -> tuple[str | None, Secret | None]:
