@@ -10,6 +10,7 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from chasquimq import lua
+from chasquimq.spark.right import ASKED, acting, reading, working, writing
 from chasquimq.store.exam.right import needed, talked
 from chasquimq.wire import Keys
 from tests.engine.desk import Desk
@@ -54,6 +55,14 @@ def rules(role: str, *, native: bool) -> list[str]:
     return [*block.text.split()[3:], *(f"+{command}" for command in more)]
 
 
+def commands(source: str) -> set[str]:
+    """What a script calls, in every branch."""
+    return {
+        ("|".join(words) if words[0] in ("MEMORY", "XGROUP", "XINFO") else words[0]).lower()
+        for words in CALL.findall(source)
+    }
+
+
 def is_native(server: DialectServer) -> bool:
     return server.name == "redis-native"
 
@@ -79,11 +88,17 @@ async def test_a_list_is_enough_and_all_of_it_is_used(
 
 @pytest.mark.parametrize("role", SCRIPTS)
 def test_a_list_has_every_command_that_scripts_of_the_role_may_come_to(role: str) -> None:
+    unused = {"xinfo|groups"} if role == "producer" else set()  # it asks for no group
     for name in SCRIPTS[role]:
-        for words in CALL.findall(lua.SOURCES[name]):
-            command = words[0] if words[0] not in ("MEMORY", "XGROUP", "XINFO") else "|".join(words)
-            if (role, command) != ("producer", "XINFO|GROUPS"):  # it asks for no group
-                assert command.lower() in listed(role, native=True), (name, command)
+        assert commands(lua.SOURCES[name]) - unused <= listed(role, native=True), name
+
+
+def test_spark_doctor_asks_for_every_command_that_its_scripts_may_come_to() -> None:
+    keys = Keys("mail")
+    asked = {name for part in (reading, writing, acting, working) for name, _ in part(keys)}
+    for name, source in lua.SOURCES.items():
+        if name.startswith("spark_"):
+            assert commands(source) <= asked | {*ASKED}, name
 
 
 @pytest.mark.parametrize("dialect", ["native", "portable"])

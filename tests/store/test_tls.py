@@ -7,6 +7,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,9 @@ class Authority:
         self.ca = folder / "ca.pem"
         self._made.cert_pem.write_to_path(str(self.ca))
 
-    def certificate(self, *names: str) -> tuple[Path, Path]:
+    def certificate(self, *names: str, ends: datetime | None = None) -> tuple[Path, Path]:
         """A certificate for these names, and its key."""
-        made = self._made.issue_cert(*names)
+        made = self._made.issue_cert(*names, not_after=ends)
         signed, key = (self._folder / f"{'-'.join(names)}.{end}" for end in ("pem", "key"))
         signed.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
         made.private_key_pem.write_to_path(str(key))
@@ -128,6 +129,15 @@ async def test_a_certificate_for_another_host_is_refused(
     async with secured(dialect_server.server, authority.certificate(name)) as port:
         with pytest.raises(AccessError, match=r"(?i)(hostname|address) mismatch"):
             await ping(f"rediss://{host}:{port}?ssl_ca_certs={authority.ca}")
+
+
+async def test_a_certificate_that_has_ended_is_refused(
+    dialect_server: DialectServer, authority: Authority
+) -> None:
+    files = authority.certificate("localhost", ends=datetime(2020, 1, 1, tzinfo=UTC))
+    async with secured(dialect_server.server, files) as port:
+        with pytest.raises(AccessError, match="certificate has expired"):
+            await ping(f"rediss://localhost:{port}?ssl_ca_certs={authority.ca}")
 
 
 async def test_insecure_works_and_warns(
