@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from pathlib import Path
 
@@ -10,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from chasquimq import wire
+from chasquimq import Job, wire
 from chasquimq.sync import Queue
 from tests.cli.crew import Crew, page, until
 from tests.cli.kit import Chasqui
-from tests.engine.desk import Desk
+from tests.engine.desk import Desk, eventually
 from tests.hostile import HOSTILE, MARK, raw, strange
 from tests.servers import DIALECTS, DialectServer, Servers
 
@@ -132,6 +133,33 @@ def test_a_worker_logs_and_tells_lines_and_nothing_else(
     assert crew.said.count("begin ") >= len(HOSTILE) - 1  # what is no text is no id, either
     if form == "json":
         assert all(json.loads(line) for line in crew.said.splitlines() if line.startswith("{"))
+
+
+async def test_no_message_of_a_worker_needs_a_careful_log(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Programs that set up logging themselves get lines as well; tracebacks are Python's own."""
+    caplog.set_level(logging.DEBUG, "chasquimq")
+    due = dict.fromkeys(map(raw, HOSTILE.values()), 1.0)
+    for key in due:
+        desk.redis.hset(desk.keys.spec(key), "spec", key)
+    desk.redis.zadd(desk.keys.repeat, due)
+    for text in HOSTILE.values():
+        desk.put_raw(envelope(text), raw(text)[:255])
+
+    async def fails(job: Job) -> None:
+        raise ValueError(f"{job.id} {job.name}")
+
+    async def fails_too(job: Job, *_: object) -> None:
+        raise KeyError(job.id)
+
+    async with desk.working(fails, max_attempts=1, on_error=fails_too):
+        await eventually(lambda: len(desk.dead()) == len(HOSTILE))
+        await eventually(lambda: desk.redis.zcount(desk.keys.repeat, 0, 1) == 0)
+    said = [record.getMessage() for record in caplog.records]
+    assert sum("on_error failed" in text for text in said) >= len(HOSTILE) - 1
+    assert sum("put aside" in text for text in said) == len(HOSTILE)
+    assert [text for text in said if not text.isprintable()] == []
 
 
 @settings(max_examples=60)
