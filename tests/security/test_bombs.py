@@ -105,8 +105,9 @@ def test_spark_shows_a_row_for_each_and_goes_on(view: View, form: str) -> None:
 
 def worker_on(server: DialectServer, queue: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "tests.security.app_bombs", server.url, queue]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "DIALECT": server.forced_dialect or ""}
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    env = {**os.environ, "DIALECT": server.forced_dialect or ""}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=env, cwd=ROOT, **pipes)
 
 
 async def test_a_worker_buries_all_of_them_and_lives(desk: Desk) -> None:

@@ -51,11 +51,11 @@ def test_a_program_shows_its_password_to_nobody(
         [sys.executable, "-m", "tests.security.app_canary", queue_name, str(tmp_path / "secret")],
         env={
             **os.environ,
-            "PYTHONPATH": str(ROOT),
             "PLACE": f"redis://127.0.0.1:{guarded.server.port}",
             "URL": guarded.url,
             "WRONG": wrong_at(guarded),
         },
+        cwd=ROOT,
         capture_output=True,
         timeout=100,
         check=False,
