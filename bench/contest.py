@@ -15,7 +15,7 @@ from scenarios import PAYLOAD
 
 OURS, OURS_UVLOOP, OURS_VALKEY = "ours", "ours on uvloop", "ours on Valkey"
 REFERENCE, TUNED = "reference", "reference tuned"
-LIMIT = "limit"
+LIMIT, LOOP = "limit", "event loop alone"
 BEHIND = 20_000  # jobs that are handled while a backlog waits behind them
 LARGEST = 1_000_000
 MUCH = 40_000_000  # bytes of all payloads of one run
@@ -64,7 +64,7 @@ class Case:
 
 def both(ours: int, reference: int, *more: str, limit: int = 0) -> dict[str, int]:
     """Jobs of ours and the reference, and of their like that take part as well."""
-    like = {OURS_UVLOOP: ours, TUNED: reference, OURS_VALKEY: ours, LIMIT: limit}
+    like = {OURS_UVLOOP: ours, TUNED: reference, OURS_VALKEY: ours, LIMIT: limit, LOOP: limit}
     return {OURS: ours, REFERENCE: reference, **{side: like[side] for side in more}}
 
 
@@ -92,7 +92,7 @@ CASES = (
         "sleep",
         "handler that sleeps 1 ms, 100 at a time",
         _worker(handler="sleep"),
-        both(50_000, 12_000, *FAST),
+        both(50_000, 12_000, *FAST, LOOP, limit=60_000),
     ),
     # With 100 at a time nobody can do more than 100,000 a second, however little it costs: this one
     # tells what suspending handlers cost.
@@ -100,7 +100,7 @@ CASES = (
         "sleep-1000",
         "handler that sleeps 1 ms, 1,000 at a time",
         _worker(1000, handler="sleep"),
-        both(100_000, 12_000, *FAST),
+        both(100_000, 12_000, *FAST, LOOP, limit=400_000),
     ),
     Case("def", "plain `def`, 100 at a time", _worker(handler="def"), both(70_000, 10_000)),
     Case(
@@ -116,7 +116,7 @@ CASES = (
         "concurrent",
         "add, 100 at once",
         {"what": "concurrent", "size": 100},
-        both(90_000, 12_000, *FAST),
+        both(90_000, 12_000, *FAST, LOOP, limit=200_000),
     ),
     Case(
         "bulk-50",
@@ -248,6 +248,11 @@ OF_THE_LIMIT = (
     Aim("add", OURS, LIMIT),
     Aim("bulk-50", OURS, LIMIT, bound=0.4),
     Aim("bulk-1000", OURS, LIMIT, bound=0.5),
+)
+OF_THE_LOOP = (
+    Aim("sleep", OURS_UVLOOP, LOOP),
+    Aim("sleep-1000", OURS_UVLOOP, LOOP),
+    Aim("concurrent", OURS_UVLOOP, LOOP),
 )
 ON_VALKEY = (
     Aim("worker-100", OURS_VALKEY, OURS, bound=0.8),
