@@ -144,6 +144,12 @@ CASES = (
         _worker() | {"what": "punctual"},
         both(300, 300, OURS_VALKEY),
     ),
+    Case(
+        "schedules",
+        "specs that are due at one moment",
+        _worker() | {"what": "schedules"},
+        both(5_000, 1_000, OURS_VALKEY),
+    ),
 )
 
 
@@ -223,6 +229,7 @@ INSTALLED = (
     Aim("bulk-1000", OURS, REFERENCE, bound=3),
     Aim("retry", OURS, REFERENCE, bound=5),
     Aim("delayed", OURS, REFERENCE, bound=5),
+    Aim("schedules", OURS, REFERENCE),
     Aim("latency", OURS, REFERENCE, "p50", 0.5),
     Aim("latency", OURS, REFERENCE, "p99", 1),
     Aim("punctual", OURS, REFERENCE, "p99"),
@@ -261,6 +268,7 @@ ON_VALKEY = (
     Aim("bulk-50", OURS_VALKEY, OURS),
     Aim("bulk-1000", OURS_VALKEY, OURS),
     Aim("delayed", OURS_VALKEY, OURS),
+    Aim("schedules", OURS_VALKEY, OURS),
 )
 
 
