@@ -103,3 +103,20 @@ async def test_a_black_hole_is_noticed_and_left(desk: Desk, proxy: Proxy) -> Non
         await eventually(lambda: ("id-2", 0) in log.runs)
         await desk.settled()
     assert sorted(log.runs) == [("id-1", 0), ("id-2", 0)]
+
+
+async def test_a_line_that_breaks_within_every_write_still_lets_a_bulk_through(
+    desk: Desk, proxy: Proxy
+) -> None:
+    """Also where the server does not know the script yet: each connection breaks before anybody
+    could react to what it said."""
+    desk.redis.script_flush()
+    async with desk.queue(redis_url=proxy.url) as queue:
+        await queue.counts()
+        cut = proxy.cut(30, every=True)  # a write has 64 jobs
+        jobs = [{"name": "n", "data": n, "job_id": f"id-{n}"} for n in range(300)]
+        async with asyncio.timeout(30):
+            await queue.add_bulk(jobs)
+        proxy.heal()
+    assert cut.done >= 10
+    assert sorted(one.id for one in desk.envelopes()) == sorted(str(job["job_id"]) for job in jobs)
