@@ -49,14 +49,14 @@ test-slow: venv redis ## Spark in other ways: Connect, submitted, as a newcomer'
 demo: venv ## half a minute of jobs on a server of its own, and what Spark makes of it
 	@$(BIN)/python examples/demo.py
 
-soak: venv redis ## a worker under load for MINUTES (10): memory, connections and keys stay flat
-	@$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),10)
+soak: venv redis ## workers under load for MINUTES (10), a fault each FAULT_EVERY_S (20), SEED, RATE; FAULTS=no without
+	@$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),10) $(if $(filter no,$(FAULTS)),--no-faults) $(addprefix --fault-every-s ,$(FAULT_EVERY_S)) $(addprefix --seed ,$(SEED)) $(addprefix --rate ,$(RATE)) $(addprefix --server ,$(SERVER))
 
 ha-times: venv redis ## how long jobs stand still when a server is lost, ROUNDS (5) times each
 	@$(BIN)/python -m tests.ha.times --rounds $(or $(ROUNDS),5)
 
 chaos: venv redis ## every scenario of tests/chaos/book.py on each server, with SEEDS (3): nothing lost
-	@$(BIN)/python -m tests.chaos.full --seeds $(or $(SEEDS),3)
+	@$(BIN)/python -m tests.chaos.full --seeds $(or $(SEEDS),3) $(addprefix --report ,$(REPORT))
 
 chaos-compare: venv redis ## the same faults under our workers, the reference's and careless ones, side by side
 	@$(BIN)/python -m tests.chaos.compare
