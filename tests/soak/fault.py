@@ -90,14 +90,14 @@ def freeze_worker(scene: Scene) -> None:
 
 def kill_server(scene: Scene) -> None:
     scene.server.kill()
-    scene.lasts(0.05, 0.6)
+    scene.lasts(0.05, 1.8)
     scene.server.start()
     scene.over()
 
 
 def freeze_server(scene: Scene) -> None:
     scene.server.pause()
-    scene.lasts(0.2, 1.3)
+    scene.lasts(0.2, 1.8)
     scene.server.resume()
     scene.over()
 
@@ -126,7 +126,7 @@ def cut_replies(scene: Scene) -> None:
 
 def black_hole(scene: Scene) -> None:
     scene.proxy.black_hole()
-    scene.lasts(0.2, 1.3)
+    scene.lasts(0.2, 1.8)
     scene.proxy.heal()
     scene.over()
 

@@ -1,8 +1,8 @@
 """A worker process of a soak with faults: `python -m tests.soak.member <orders as JSON>`.
 
-It keeps results and events for a moment, tries failed jobs again, and sweeps up after the dead in
-a hurry, so that at any quiet moment all is as it was at the beginning. Its orders' options are
-those of the janitor.
+Its jobs are acts. It keeps results and events for a moment, tries failed jobs again, and sweeps up
+after the dead in a hurry, so that at any quiet moment all is as it was at the beginning. Its
+orders' options are those of the janitor.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 
 from chasquimq import BackoffSpec, Worker
 from chasquimq.config import JanitorOptions
+from tests.chaos.kit.act import Actor
 from tests.chaos.kit.fleet import Orders, obey_parent
-from tests.chaos.kit.handler import Handler
 from tests.chaos.kit.ledger import Ledger
 from tests.chaos.kit.serve import serve
 
@@ -27,7 +27,7 @@ EVENTS = 1_000
 async def main(orders: Orders) -> None:
     worker = Worker(
         orders.queue,
-        Handler(Ledger(orders.ledger), orders.behaviour),
+        Actor(Ledger(orders.ledger)),
         redis_url=orders.url,
         dialect=orders.dialect,  # type: ignore[arg-type]
         concurrency=orders.concurrency,

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 from chasquimq import Queue, wire
 from chasquimq.errors import StoreUnavailableError, UnconfirmedError
 from tests.chaos.kit.fleet import Fleet, Orders
-from tests.chaos.kit.handler import Behaviour
 from tests.chaos.kit.history import Verdict, check
 from tests.chaos.kit.ledger import Ledger, read
 from tests.chaos.kit.proxy import Proxy
@@ -56,6 +55,16 @@ class Plan:
     faults: tuple[str, ...] = ()
     """These, in this order; else all, again and again, in random order."""
 
+    @property
+    def long_s(self) -> float:
+        """Some jobs last longer than a lease: only they can overlap."""
+        return 1.5 * self.lease_ms / 1000
+
+    @property
+    def long_every_s(self) -> float:
+        """One at a time, so often that they take a quarter of all places."""
+        return 4 * self.long_s / (self.workers * self.concurrency)
+
 
 @dataclass
 class Outcome:
@@ -89,7 +98,6 @@ async def storm(
             concurrency=plan.concurrency,
             claim_min_idle_ms=plan.lease_ms,
             dialect=server.forced_dialect,
-            behaviour=Behaviour(sleep_ms=2, slow_every=97, slow_ms=100, fail_every=41),
             options={"every_ms": 500, "consumer_idle_ms": 3 * plan.lease_ms},
         )
         scene = Scene(server.server, server.client(), proxy, fleet, orders, plan.seed)
@@ -118,6 +126,7 @@ class _Storm:
         self._bag = list(plan.faults)
         self._began = time.monotonic()
         self._number = 0
+        self._long_at = 0.0
         self._outcome = Outcome(plan)
 
     async def run(self) -> Outcome:
@@ -195,9 +204,7 @@ class _Storm:
     def _progress(self, window: Window) -> None:
         lasted = (window.end_ns - window.begin_ns) / 1e9
         passed = time.monotonic() - self._began
-        self._tell(
-            f"{passed:6.0f} s  {self._outcome.jobs:9,} jobs  {window.fault} ({lasted:.1f} s)"
-        )
+        self._tell(f"{passed:6.0f} s  {self._number:9,} jobs  {window.fault} ({lasted:.1f} s)")
 
     # -- jobs ------------------------------------------------------------------------------------
 
@@ -205,6 +212,9 @@ class _Storm:
         """Add until all are in. An answer that did not come is asked for again: ids are our own."""
         rows = [_row(number) for number in range(self._number, self._number + count)]
         self._number += count
+        if self._long_at < time.monotonic():
+            self._long_at = time.monotonic() + self._plan.long_every_s
+            rows[-1]["data"] = {"sleep": self._plan.long_s}
         for row in rows:
             self._scene.ledger.attempted(str(row["job_id"]))
         while True:
@@ -272,10 +282,13 @@ class _Storm:
 
 
 def _row(number: int) -> dict[str, Any]:
-    """One in fifty is delayed a little."""
-    if number % 50:
-        return {"name": "soak", "data": number, "job_id": f"job-{number}"}
-    return {"name": "soak", "data": number, "job_id": f"{DELAYED}{number}", "delay_ms": 50}
+    """An act. One in ten is delayed, for up to two seconds: whenever the server dies it holds some.
+    One in forty fails at first."""
+    act = {"sleep": 0.002, **({} if number % 41 else {"then": "fail"})}
+    if number % 10:
+        return {"name": "soak", "data": act, "job_id": f"job-{number}"}
+    delay_ms = 20 + number * 37 % 2_000
+    return {"name": "soak", "data": act, "job_id": f"{DELAYED}{number}", "delay_ms": delay_ms}
 
 
 def _figures(verdict: Verdict) -> dict[str, int]:
