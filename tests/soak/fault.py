@@ -93,6 +93,8 @@ def kill_server(scene: Scene) -> None:
     scene.lasts(0.05, 1.8)
     scene.server.start()
     scene.over()
+    # As docs/explanation/delivery.md advises: else the next crash may find a torn transaction.
+    scene.client.bgrewriteaof()
 
 
 def freeze_server(scene: Scene) -> None:

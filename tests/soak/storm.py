@@ -133,7 +133,7 @@ class _Storm:
         outcome, plan = self._outcome, self._plan
         await self._by_hand(lambda: self._scene.hire(plan.workers))
         outcome.rate = plan.rate or await self._measured()
-        await self._add(plan.workers * plan.concurrency)
+        await self._add([_row(number) for number in self._some(plan.workers * plan.concurrency)])
         await self._by_hand(self._rests)
         outcome.quiet.append(await self._by_hand(self._settled))
         self._forget()
@@ -149,7 +149,7 @@ class _Storm:
         """What the machine can do, in jobs per second; the first round warms it up."""
         for _ in range(2):
             began = time.monotonic()
-            await self._add(TRIAL)
+            await self._add([_plain(number) for number in self._some(TRIAL)])
             await self._by_hand(self._rests)
             rate = TRIAL / (time.monotonic() - began)
         return SHARE * rate
@@ -172,7 +172,7 @@ class _Storm:
         while (now := time.monotonic()) < until:
             due = int((now - began) * self._outcome.rate) - sent
             if due:
-                tasks.create_task(self._add(due))
+                tasks.create_task(self._add(self._burst(due)))
                 sent += due
             await asyncio.sleep(TICK_S)
 
@@ -208,13 +208,19 @@ class _Storm:
 
     # -- jobs ------------------------------------------------------------------------------------
 
-    async def _add(self, count: int) -> None:
-        """Add until all are in. An answer that did not come is asked for again: ids are our own."""
-        rows = [_row(number) for number in range(self._number, self._number + count)]
+    def _some(self, count: int) -> range:
         self._number += count
+        return range(self._number - count, self._number)
+
+    def _burst(self, count: int) -> list[dict[str, Any]]:
+        rows = [_row(number) for number in self._some(count)]
         if self._long_at < time.monotonic():
             self._long_at = time.monotonic() + self._plan.long_every_s
             rows[-1]["data"] = {"sleep": self._plan.long_s}
+        return rows
+
+    async def _add(self, rows: list[dict[str, Any]]) -> None:
+        """Add until all are in. An answer that did not come is asked for again: ids are our own."""
         for row in rows:
             self._scene.ledger.attempted(str(row["job_id"]))
         while True:
@@ -281,14 +287,19 @@ class _Storm:
         return await asyncio.get_running_loop().run_in_executor(self._hands, act)
 
 
+def _plain(number: int) -> dict[str, Any]:
+    return {"name": "soak", "data": {"sleep": 0.002}, "job_id": f"job-{number}"}
+
+
 def _row(number: int) -> dict[str, Any]:
-    """An act. One in ten is delayed, for up to two seconds: whenever the server dies it holds some.
-    One in forty fails at first."""
-    act = {"sleep": 0.002, **({} if number % 41 else {"then": "fail"})}
-    if number % 10:
-        return {"name": "soak", "data": act, "job_id": f"job-{number}"}
-    delay_ms = 20 + number * 37 % 2_000
-    return {"name": "soak", "data": act, "job_id": f"{DELAYED}{number}", "delay_ms": delay_ms}
+    """One in ten is delayed, for up to two seconds: whenever the server dies it holds some. One in
+    forty fails at first."""
+    row = _plain(number)
+    if number % 41 == 0:
+        row["data"]["then"] = "fail"
+    if number % 10 == 0:
+        row |= {"job_id": f"{DELAYED}{number}", "delay_ms": 20 + number * 37 % 2_000}
+    return row
 
 
 def _figures(verdict: Verdict) -> dict[str, int]:
