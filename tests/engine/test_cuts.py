@@ -120,3 +120,20 @@ async def test_a_line_that_breaks_within_every_write_still_lets_a_bulk_through(
         proxy.heal()
     assert cut.done >= 10
     assert sorted(one.id for one in desk.envelopes()) == sorted(str(job["job_id"]) for job in jobs)
+
+
+async def test_what_goes_again_goes_in_its_order_and_the_server_still_knows_it(
+    desk: Desk, proxy: Proxy
+) -> None:
+    """A server remembers the last ids only. Were the newest sent again first, those before them
+    would wait, break after break, until it has forgotten that it has them."""
+    async with desk.queue(redis_url=proxy.url) as queue:
+        await queue.counts()
+        cut = proxy.cut(700, every=True)
+        jobs = [{"name": "n", "data": n, "job_id": f"id-{n}"} for n in range(12_000)]
+        async with asyncio.timeout(60):
+            await queue.add_bulk(jobs)
+        proxy.heal()
+    assert cut.done >= 12_000 // 700
+    ids = [one.id for one in desk.envelopes()]
+    assert len(ids) == len(set(ids)) == len(jobs)
