@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from chasquimq import Queue, wire
 from chasquimq.errors import StoreUnavailableError, UnconfirmedError
 from tests.chaos.kit.fleet import Fleet, Orders
 from tests.chaos.kit.history import Verdict, check
-from tests.chaos.kit.ledger import Ledger, read
+from tests.chaos.kit.ledger import Ledger, read, tally
 from tests.chaos.kit.proxy import Proxy
 from tests.chaos.kit.scan import scan
 from tests.chaos.kit.wait import eventually
@@ -35,10 +35,11 @@ T = TypeVar("T")
 
 QUEUE = "soak"
 TICK_S = 0.02
-TRIAL = 3_000  # jobs that show what the machine can do
+TRIAL_S = 4.0  # in which the machine shows what it can do, after as long to warm up
+BURST = 200
 SHARE = 0.7  # of that is the load
 HELD = 256  # what a worker reads ahead at most, beside what it runs
-SILENCE_S = 120.0  # in which what is left must be done when nothing breaks any more
+SILENCE_S = 60.0  # without anything done for so long, what is left is stuck
 
 
 @dataclass(frozen=True)
@@ -146,13 +147,22 @@ class _Storm:
         return outcome
 
     async def _measured(self) -> float:
-        """What the machine can do, in jobs per second; the first round warms it up."""
+        """A share of what the machine can do, in jobs per second, added and run meanwhile."""
+        rate = 0.0
         for _ in range(2):
-            began = time.monotonic()
-            await self._add([_plain(number) for number in self._some(TRIAL)])
-            await self._by_hand(self._rests)
-            rate = TRIAL / (time.monotonic() - began)
+            began, first = time.monotonic(), self._number - await self._waiting()
+            while time.monotonic() < began + TRIAL_S:
+                if await self._waiting() < 5 * BURST:
+                    await self._add([_plain(number) for number in self._some(BURST)])
+                else:
+                    await asyncio.sleep(TICK_S / 4)
+            done = self._number - await self._waiting() - first
+            rate = done / (time.monotonic() - began)
         return SHARE * rate
+
+    async def _waiting(self) -> int:
+        stream = wire.Keys(QUEUE).stream
+        return await self._by_hand(lambda: int(self._scene.client.xlen(stream)))
 
     # -- a chapter -----------------------------------------------------------------------------
 
@@ -237,12 +247,19 @@ class _Storm:
     # -- the end of a chapter --------------------------------------------------------------------
 
     def _rests(self) -> None:
-        url = self._server.url
-        eventually(lambda: scan(url, QUEUE).drained, SILENCE_S, every=0.1, or_say=self._state)
+        """Until all is done. A backlog may take its time, as long as it becomes less."""
+        url, ended = self._server.url, -1
+        while (now := tally(self._scene.ledger.path)["end"]) > ended:
+            ended = now
+            with suppress(AssertionError):
+                eventually(lambda: scan(url, QUEUE).drained, SILENCE_S, every=0.2)
+                return
+        raise AssertionError(f"nothing was done for {SILENCE_S:.0f} s: {self._state()}")
 
     def _state(self) -> str:
         held = scan(self._server.url, QUEUE)
-        return f"unread {len(held.unread)}, pending {len(held.pending)}\n{self._scene.fleet.errors}"
+        left = f"unread {len(held.unread)}, pending {len(held.pending)}"
+        return f"{left}\n{self._scene.fleet.errors[-1000:]}"
 
     def _settled(self) -> Quiet:
         """How everything is when nothing happens; what was kept for a moment is gone by then."""
