@@ -11,7 +11,7 @@ PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 4 ? 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv redis chromium lint format test test-slow demo soak chaos chaos-compare ha-times chaos-schedules fuzz model mutants bench bench-plot bench-quick bench-spark bench-pipeline cli-reference lock clean
+.PHONY: help venv redis chromium lint format test test-slow test-old demo soak chaos chaos-compare ha-times chaos-schedules fuzz model mutants bench bench-plot bench-quick bench-spark bench-pipeline cli-reference lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ test: venv redis chromium lint ## everything: set-up, lint, all tests on all ser
 
 test-slow: venv redis ## Spark in other ways: Connect, submitted, as a newcomer's program, its bench
 	@$(BIN)/python -m pytest -m slow
+
+test-old: venv ## the store and the scenarios on Redis 7.0, the oldest that we support (Debian machines)
+	@tools/fetch_redis.sh .cache/redis-7.0 7.0
+	@TEST_SERVER=.cache/redis-7.0/bin/redis-server $(BIN)/python -m pytest -n $(PROCESSES) tests/store tests/chaos
 
 demo: venv ## half a minute of jobs on a server of its own, and what Spark makes of it
 	@$(BIN)/python examples/demo.py
