@@ -69,6 +69,8 @@ class Producer:
         self._scribe = Scribe(store, self._dialect, options)
         self._witness = witness
         self._forms = witness is None and not traced  # plain adds are forms with holes
+        # A new connection begins with the scripts: a durable add without them waits for nothing.
+        self._loads = witness is not None
         self._write = self._scribe.write_long if traced else self._scribe.write
         if witness is not None:
             self._write = self._scribe.write_own
@@ -268,8 +270,8 @@ class Producer:
         pipe = self.link.pipe
         assert pipe is not None
         pipe.on_drained = self._flush
-        if self._witness is not None:
-            pipe.load(SCRIPTS)  # else the first write finds them missing, and waits for nothing
+        if self._loads:
+            pipe.load(SCRIPTS)
         self._flush()
 
     # -- answers come back -----------------------------------------------------------------------
@@ -365,6 +367,7 @@ class Producer:
     def _pause(self, fault: Fault) -> None:
         pipe = self.link.pipe
         if fault is Fault.SCRIPT and pipe is not None:
+            self._loads = True  # also on the next connection: this one may be broken already
             pipe.load(SCRIPTS)
         elif self._pausing is None:
             self._pausing = self._loop.call_later(AGAIN_S, self._resume)

@@ -190,8 +190,10 @@ class Pipe(asyncio.Protocol):
         self.closed = True
         if self._watch is not None:
             self._watch.cancel()
-        while self._flights:  # emptied in place: we may be inside `data_received`
-            flight = self._flights.popleft()
+        # Emptied in place: we may be inside `data_received`. The newest first, so that an owner who
+        # puts each in front of what waits has them in their order again.
+        while self._flights:
+            flight = self._flights.pop()
             flight.lost(flight.replies)
         self.on_closed()
 
