@@ -1,0 +1,238 @@
+"""The machine's consumers: what they get, keep, settle, give back, and leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from chasquimq import wire
+from chasquimq.job import Reason
+from chasquimq.store import Holder, Kept
+from tests.model.arrival import Arrivals
+from tests.model.book import AHEAD, Held, ident
+from tests.model.machine import (
+    HOUR_MS,
+    PASSED,
+    few,
+    nth,
+    when_held,
+    when_pending,
+    when_silent,
+    when_waiting,
+    who,
+)
+from tests.model.site import LIMIT, NAME, Site, body
+
+
+class Consumers(Arrivals):
+    # -- consumers get jobs ----------------------------------------------------------------------
+
+    @when_waiting
+    @rule(name=who, count=few)
+    def read(self, name: str, count: int) -> None:
+        self.each(lambda site: site.read(name, count))
+        self.book.read(name, count)
+
+    @when_waiting
+    @rule(name=who, count=few)
+    def read_and_lose_the_answer(self, name: str, count: int) -> None:
+        self.each(lambda site: site.read(name, count))
+        self.book.read(name, count, lost=True)
+
+    @when_pending
+    @rule(name=who)
+    def adopt(self, name: str) -> None:
+        """What is pending under our name and we do not know of, after a lost answer."""
+        ours = [e for e in self.book.pending(name) if not e.given_back and not e.bare]
+        rows = self.each(lambda site: site.numbered(site.jobs[name].adopt(100)))
+        assert rows == [(one.number, one.deliveries - 1) for one in ours]
+        for entry in ours:
+            entry.silent = False
+            self.book.hold(name, entry, entry.deliveries - 1)
+
+    @when_pending
+    @rule(name=who)
+    def crash(self, name: str) -> None:
+        """All that it held stays pending, and nobody renews it."""
+        self.book.hands[name] = []
+        self.fall_silent(name)
+
+    @when_pending
+    @rule(name=who)
+    def fall_silent(self, name: str) -> None:
+        """Frozen for longer than its lease: it will come back and believe to hold what it held."""
+        entries = self.book.fall_silent(name)
+        self.each(lambda site: site.make_silent(entries))
+
+    @when_pending
+    @rule(name=who)
+    def come_back(self, name: str) -> None:
+        """After a crash, under the same name. Whose body is gone is in nobody's memory."""
+        if self.book.hands[name]:
+            return
+        left = [] if self.book.paused else self.book.pending(name)
+        taken = [one for one in left if not one.bare]
+        rows = self.each(lambda site: site.take_back(name))
+        assert rows == [(one.number, one.deliveries) for one in taken]
+        for entry in left:
+            if entry.bare:
+                self.book.lose(entry)
+            else:
+                self.book.take_over(name, entry)
+
+    @when_silent
+    @rule(name=who, count=few, late=st.sampled_from([False, False, False, True]))
+    def claim(self, name: str, count: int, late: bool) -> None:
+        silent = [one for one in self.book.pending() if one.silent and not one.bare][:count]
+        taken = [] if late or self.book.paused else silent
+        rows = self.each(lambda site: site.claim(name, count, late))
+        assert rows == [(one.number, one.deliveries) for one in taken]
+        for entry in taken:
+            self.book.take_over(name, entry)
+
+    @when_held
+    @rule(name=who, heir=who)
+    def lapse(self, name: str, heir: str) -> None:
+        """A lease runs out, and another takes over: two believe to hold the same."""
+        self.fall_silent(self.holder(name))
+        self.claim(heir, 2, False)
+
+    @when_held
+    @rule(name=who)
+    def renew(self, name: str) -> None:
+        name = self.holder(name)
+        held = [one.number for one in self.book.hands[name]]
+        lost = [number for number in held if self.book.owned(name, number) is None]
+        assert self.each(lambda site: site.renew(name, held)) == lost
+        for number in held:
+            entry = self.book.owned(name, number)
+            if entry is not None and not entry.bare:
+                entry.silent = entry.given_back = False
+
+    # -- consumers let go of jobs ----------------------------------------------------------------
+
+    @when_held
+    @rule(name=who, place=nth, fenced=st.booleans())
+    def ack(self, name: str, place: int, fenced: bool) -> None:
+        name = self.holder(name)
+        held = self.held(name, place)
+        entry = self.book.entry(held.number)
+        unique = self.unique(held)
+        fenced = fenced or (entry is not None and (entry.owner is None or entry.bare))
+        may = entry is not None and (entry.owner == name or not (fenced or unique))
+        answer = self.each(lambda site: site.ack(name, held.number, fenced, unique))
+        assert answer == int(may)
+        if entry is not None and may:
+            self._done(held, self.book.end(entry))
+
+    def unique(self, held: Held) -> Holder | None:
+        """Whose id is free again when this one is done."""
+        return Holder(ident(held.job), self.created[held.job]) if held.hint else None
+
+    def _done(self, held: Held, job: str) -> None:
+        self.book.done.add(job)
+        if held.hint:
+            self.book.free(job, self.created[job])
+
+    @when_held
+    @rule(name=who, place=nth)
+    def finish(self, name: str, place: int) -> None:
+        """The result is that of whoever held the job, and of nobody else."""
+        result = b"%d" % self.book.tick()
+        job_ids: list[str] = []
+
+        def command(site: Site, name: str, held: Held) -> bytes:
+            entry_id, holder = site.ids[held.number], self.unique(held)
+            job_ids[:] = [ident(held.job)]
+            if holder is not None:
+                return site.jobs[name].free(entry_id, holder, result, 3_600)
+            return site.jobs[name].finish([Kept(entry_id, ident(held.job), result)], 3_600)
+
+        def settled(held: Held, job: str) -> None:
+            self._done(held, job)
+            self.book.kept[ident(job)] = result
+
+        self.settle(name, place, command, settled)
+        kept = [self.book.kept.get(one) for one in job_ids]
+        assert self.each(lambda site: site.shelf.store.results.get(job_ids)) == kept
+
+    @when_held
+    @rule(name=who, place=nth)
+    def bury(self, name: str, place: int) -> None:
+        def command(site: Site, name: str, held: Held) -> bytes:
+            entry_id, data = site.ids[held.number], self.body(held.job)
+            hint = LIMIT if held.hint else b""
+            fields = wire.pack_dead(
+                data, NAME, entry_id, Reason.UNRECOVERABLE, attempt=1, unique=hint
+            )
+            return site.jobs[name].bury(entry_id, fields, 0, self.unique(held))
+
+        def settled(held: Held, job: str) -> None:
+            self.book.bury(job, hint=held.hint)
+            if held.hint:
+                self.book.free(job, self.created[job])
+
+        self.settle(name, place, command, settled)
+
+    def settle(
+        self,
+        name: str,
+        place: int,
+        command: Callable[[Site, str, Held], bytes],
+        settled: Callable[[Held, str], None],
+    ) -> None:
+        """Moves are refused to whom the entry does not belong any more."""
+        name = self.holder(name)
+        held = self.held(name, place)
+        entry = self.book.owned(name, held.number)
+
+        async def step(site: Site) -> bool:
+            return bool(await site.shelf.send(command(site, name, held)))
+
+        assert self.each(step) is (entry is not None)
+        if entry is not None:
+            settled(held, self.book.end(entry))
+
+    @when_held
+    @rule(name=who, place=nth, delay_ms=st.sampled_from([0, 0, HOUR_MS]))
+    def retry(self, name: str, place: int, delay_ms: int) -> None:
+        name = self.holder(name)
+        held = self.held(name, place)
+        entry, job = self.book.owned(name, held.number), held.job
+        data = body(ident(job), self.created[job], self.book.attempts[job] + 1)
+        score = (AHEAD if delay_ms else PASSED) + self.book.tick()
+
+        async def step(site: Site) -> bool:
+            since, member = await site.clock_ms(), wire.join_member(NAME, data)
+            entry_id, unique = site.ids[held.number], self.unique(held)
+            command = site.jobs[name].retry(entry_id, delay_ms, member, unique)
+            moved = bool(await site.shelf.send(command))
+            if moved:
+                await site.settle_score(job, data, since, delay_ms, score)
+            return moved
+
+        assert self.each(step) is (entry is not None)
+        if entry is not None:
+            self.book.end(entry)
+            self.book.attempts[job] += 1
+            self.book.delayed[job] = score
+
+    @when_held
+    @rule(name=who, count=few)
+    def give_back(self, name: str, count: int) -> None:
+        name, hands = self.holder(name), self.book.hands
+        given, hands[name] = hands[name][:count], hands[name][count:]
+        rows = [(one.number, one.before) for one in given]
+        back = self.each(lambda site: site.give_back(name, rows))
+        assert back == self.book.give_back(name, given)
+
+    @rule(name=who)
+    def leave(self, name: str) -> None:
+        """What is left under our name without a body is in nobody's memory."""
+        for entry in self.book.pending(name):
+            if entry.bare:
+                self.book.lose(entry)
+        gone = not self.book.pending(name)
+        assert self.each(lambda site: site.jobs[name].leave()) is gone
