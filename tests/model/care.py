@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from chasquimq.job import Due
 from chasquimq.store.dead import Replay
 from tests.model.book import AHEAD, SPECS, UNIQUE, WHO, Mark, ident
+from tests.model.holding import MOST_DELETED
 from tests.model.machine import HOUR_MS, PASSED, far, few, nth, when_delayed, when_pending, who
 from tests.model.plan import Plans
 from tests.model.site import Site, is_garbage
@@ -15,15 +15,13 @@ from tests.model.site import Site, is_garbage
 role = st.sampled_from(["promoter", "scheduler"])
 MOST_LOSSES = 2  # of the group in one program: each makes all else forgotten
 RESTART_ONE_IN = 20
-MOST_DELETED = 4  # by strangers
 when_led = precondition(lambda self: bool(self.book.promoter or self.book.scheduler))
-when_dead = precondition(lambda self: bool(self.book.dead))
 
 
 class Queue(Plans):
     """All rules: these beside those of producers and consumers."""
 
-    losses = deleted = 0
+    losses = 0
 
     @initialize()
     def begin(self) -> None:
@@ -60,8 +58,13 @@ class Queue(Plans):
         self.look()
         self.claim(name, 100, False)
         self.read(name, 100)
-        while self.book.hands[name]:
-            self.ack(name, 0, True)
+        self.look()
+        numbers = [held.number for held in self.book.hands[name]]
+        assert self.each(lambda site: site.ack_all(name, numbers)) == len(numbers)
+        for number in numbers:
+            entry = self.book.entry(number)
+            assert entry is not None
+            self.book.done.add(self.book.end(entry))
         self.look()
         assert all(entry.bare for entry in self.book.stream)
 
@@ -101,7 +104,7 @@ class Queue(Plans):
 
         async def step(site: Site) -> bool:
             since = await site.clock_ms()
-            done = await site.delayed.reschedule(job_id, Due(delay_ms))
+            done = await site.reschedule(job_id, delay_ms)
             if done and found is not None:
                 await site.settle_score(job_id, self.body(found), since, delay_ms, score)
             return done
@@ -132,28 +135,38 @@ class Queue(Plans):
                 self.book.bury(job)
 
     @when_led
-    @rule(which=role)
-    def expire_lock(self, which: str) -> None:
-        self.lose_lock(which)
-
-    @when_led
-    @rule(which=role, name=who)
-    def release(self, which: str, name: str) -> None:
-        """Who does not hold it lets go of nothing."""
-        self.each(lambda site: site.release(which, name))
-        if getattr(self.book, which) == name:
+    @rule(which=role, name=who, how=st.sampled_from(["expires", "release", "repair", "forever"]))
+    def let_go_of_a_lock(self, which: str, name: str, how: str) -> None:
+        """Who does not hold it lets go of nothing, and one that expires needs no repair."""
+        if how == "expires":
+            self.lose_lock(which)
+            return
+        held = getattr(self.book, which) == name
+        if how == "release":
+            self.each(lambda site: site.release(which, name))
+            drop = held
+        else:
+            drop = held and how == "forever"
+            answer = self.each(lambda site: site.drop_lock(which, name, how == "forever"))
+            assert answer == int(drop)
+        if drop:
             setattr(self.book, which, None)
 
     # -- operators -------------------------------------------------------------------------------
 
     @rule(paused=st.booleans())
-    def pause_or_resume(self, paused: bool) -> None:
-        changed = self.each(lambda site: site.pause(paused))
-        assert changed is (paused is not self.book.paused)
-        self.book.paused = paused
+    def stop_or_go_on(self, paused: bool) -> None:
+        self.pause_or_resume(paused)
 
-    @when_dead
-    @rule(count=few)
+    @precondition(lambda self: bool(self.book.dead or self.book.purged))
+    @rule(how=st.sampled_from(["replay", "purge", "put back", "look"]), count=few)
+    def operate(self, how: str, count: int) -> None:
+        """On the dead."""
+        if how in ("replay", "purge"):
+            getattr(self, how)(count)
+        else:
+            self.put_back(count - 1, how == "look")
+
     def replay(self, count: int) -> None:
         """The oldest of the dead that can be read and whose ids nobody has; the others stay."""
         readable = [one for one in self.book.dead if not is_garbage(one.job)][:count]
@@ -171,15 +184,11 @@ class Queue(Plans):
         answer = self.each(lambda site: site.replay(count))
         assert answer == Replay(moved, len(readable) - moved)
 
-    @when_dead
-    @rule(count=few)
     def purge(self, count: int) -> None:
         purged, self.book.dead = self.book.dead[:count], self.book.dead[count:]
         self.book.purged += purged
         assert self.each(lambda site: site.purge(count)) == len(purged)
 
-    @precondition(lambda self: bool(self.book.dead or self.book.purged))
-    @rule(place=nth, dry_run=st.booleans())
     def put_back(self, place: int, dry_run: bool) -> None:
         """What was exported comes back once, and only if it lies there no more."""
         rows = self.book.purged + self.book.dead
@@ -191,9 +200,12 @@ class Queue(Plans):
             self.book.purged.remove(one)
             self.book.bury(one.job, hint=one.hint)
 
-    @rule(name=who, living=st.booleans())
-    def sweep(self, name: str, living: bool) -> None:
+    @rule(name=who, leader=st.sampled_from([None, *WHO]), living=st.booleans())
+    def sweep(self, name: str, leader: str | None, living: bool) -> None:
         """Names with nothing pending go, and of the dead what has no body; nothing else does."""
+        if leader is not None:
+            self.lose_lock("promoter")
+            self.promote(leader, 1)
         leads, kept = self.book.promoter == name, {one.owner for one in self.book.pending()}
         ghosts = [one for one in self.book.pending() if one.bare and one.owner != name]
         lost = ghosts if leads and not living else []
@@ -205,20 +217,11 @@ class Queue(Plans):
 
     # -- what befalls a queue --------------------------------------------------------------------
 
-    @precondition(lambda self: self.deleted < MOST_DELETED and bool(self.book.stream))
+    @precondition(lambda self: self.deleted < MOST_DELETED and bool(self.book.waiting()))
     @rule(place=nth)
-    def delete_behind_our_back(self, place: int) -> None:
-        """Who holds it has it in memory; what waits is gone."""
-        whole = [one for one in self.book.stream if not one.bare]
-        if not whole:
-            return
-        self.deleted += 1
-        entry = whole[min(place, len(whole) - 1)]
-        self.each(lambda site: site.delete(entry.number))
-        if entry.owner is None:
-            self.book.lose(entry)
-        else:
-            entry.bare = True
+    def delete_what_waits(self, place: int) -> None:
+        waiting = self.book.waiting()
+        self.delete(waiting[min(place, len(waiting) - 1)].number)
 
     @when_delayed
     @precondition(lambda self: self.deleted < MOST_DELETED)
@@ -243,15 +246,6 @@ class Queue(Plans):
         assert self.each(lambda site: site.drop_index(job_id)) == int(idle)
         if idle:
             del self.book.index[job_id]
-
-    @when_led
-    @rule(which=role, name=who, forever=st.booleans())
-    def repair_lock(self, which: str, name: str, forever: bool) -> None:
-        """One that would never expire goes, if it is still held by whom somebody saw there."""
-        drop = forever and getattr(self.book, which) == name
-        assert self.each(lambda site: site.drop_lock(which, name, forever)) == int(drop)
-        if drop:
-            setattr(self.book, which, None)
 
     @when_pending
     @precondition(lambda self: self.losses < MOST_LOSSES)

@@ -25,8 +25,16 @@ from tests.model.machine import (
 )
 from tests.model.site import LIMIT, NAME, Site, body
 
+WAYS = ("ack", "ack what is ours", "finish", "bury", "retry", "retry later", "give back")
+FATES = ("", "lapsed", "lapsed", "deleted", "lapsed and deleted")
+how, fate = st.sampled_from(WAYS), st.sampled_from(FATES)
+often = st.sampled_from([False, False, True])
+MOST_DELETED = 4  # by strangers, in one program
+
 
 class Consumers(Arrivals):
+    deleted = 0
+
     # -- consumers get jobs ----------------------------------------------------------------------
 
     @when_waiting
@@ -59,19 +67,24 @@ class Consumers(Arrivals):
         self.book.hands[name] = []
         self.fall_silent(name)
 
-    @when_pending
-    @rule(name=who)
     def fall_silent(self, name: str) -> None:
         """Frozen for longer than its lease: it will come back and believe to hold what it held."""
         entries = self.book.fall_silent(name)
         self.each(lambda site: site.make_silent(entries))
 
     @when_pending
-    @rule(name=who)
-    def come_back(self, name: str) -> None:
-        """After a crash, under the same name. Whose body is gone is in nobody's memory."""
-        if self.book.hands[name]:
-            return
+    @rule(name=who, pause=often)
+    def come_back(self, name: str, pause: bool) -> None:
+        """After a crash, under the same name, and maybe into a pause."""
+        self.crash(name)
+        if pause:
+            self.pause_or_resume(True)
+            self.take_back(name)
+            self.pause_or_resume(False)
+        self.take_back(name)
+
+    def take_back(self, name: str) -> None:
+        """Whose body is gone is in nobody's memory."""
         left = [] if self.book.paused else self.book.pending(name)
         taken = [one for one in left if not one.bare]
         rows = self.each(lambda site: site.take_back(name))
@@ -82,9 +95,18 @@ class Consumers(Arrivals):
             else:
                 self.book.take_over(name, entry)
 
+    def pause_or_resume(self, paused: bool) -> None:
+        changed = self.each(lambda site: site.pause(paused))
+        assert changed is (paused is not self.book.paused)
+        self.book.paused = paused
+
     @when_silent
-    @rule(name=who, count=few, late=st.sampled_from([False, False, False, True]))
-    def claim(self, name: str, count: int, late: bool) -> None:
+    @rule(name=who, count=few, late=often, pause=often)
+    def claim(self, name: str, count: int, late: bool, pause: bool = False) -> None:
+        if pause:
+            self.pause_or_resume(True)
+            self.claim(name, count, late)
+            self.pause_or_resume(False)
         silent = [one for one in self.book.pending() if one.silent and not one.bare][:count]
         taken = [] if late or self.book.paused else silent
         rows = self.each(lambda site: site.claim(name, count, late))
@@ -93,11 +115,11 @@ class Consumers(Arrivals):
             self.book.take_over(name, entry)
 
     @when_held
-    @rule(name=who, heir=who)
-    def lapse(self, name: str, heir: str) -> None:
+    @rule(name=who, heir=who, count=few)
+    def lapse(self, name: str, heir: str, count: int) -> None:
         """A lease runs out, and another takes over: two believe to hold the same."""
         self.fall_silent(self.holder(name))
-        self.claim(heir, 2, False)
+        self.claim(heir, count, False)
 
     @when_held
     @rule(name=who)
@@ -114,9 +136,46 @@ class Consumers(Arrivals):
     # -- consumers let go of jobs ----------------------------------------------------------------
 
     @when_held
-    @rule(name=who, place=nth, fenced=st.booleans())
-    def ack(self, name: str, place: int, fenced: bool) -> None:
+    @rule(some=st.lists(st.tuples(who, nth, how, fate, who), min_size=1, max_size=4))
+    def settle(self, some: list[tuple[str, int, str, str, str]]) -> None:
+        """One by one, in one way or another, after this or that has befallen each."""
+        for one in some:
+            if any(self.book.hands.values()):
+                self.settle_one(*one)
+                self.look()
+
+    def settle_one(self, name: str, place: int, how: str, fate: str, heir: str) -> None:
         name = self.holder(name)
+        held = self.book.hands[name][min(place, len(self.book.hands[name]) - 1)]
+        if "lapsed" in fate:
+            self.lapse(name, heir, 100)
+        if "deleted" in fate and self.deleted < MOST_DELETED:
+            self.delete(held.number)
+        place = self.book.hands[name].index(held)
+        if how in ("ack", "ack what is ours"):
+            self.ack(name, place, how != "ack")
+        elif how in ("retry", "retry later"):
+            self.retry(name, place, HOUR_MS if how == "retry later" else 0)
+        elif how == "give back":
+            self.give_back(name, place + 1)
+        else:
+            getattr(self, how)(name, place)
+
+    settle_likewise = settle  # which makes it twice as likely
+
+    def delete(self, number: int) -> None:
+        """By a stranger's hand. Who holds it has it in memory; what waits is gone."""
+        entry = self.book.entry(number)
+        if entry is None or entry.bare:
+            return
+        self.deleted += 1
+        self.each(lambda site: site.delete(number))
+        if entry.owner is None:
+            self.book.lose(entry)
+        else:
+            entry.bare = True
+
+    def ack(self, name: str, place: int, fenced: bool) -> None:
         held = self.held(name, place)
         entry = self.book.entry(held.number)
         unique = self.unique(held)
@@ -136,8 +195,6 @@ class Consumers(Arrivals):
         if held.hint:
             self.book.free(job, self.created[job])
 
-    @when_held
-    @rule(name=who, place=nth)
     def finish(self, name: str, place: int) -> None:
         """The result is that of whoever held the job, and of nobody else."""
         result = b"%d" % self.book.tick()
@@ -154,12 +211,10 @@ class Consumers(Arrivals):
             self._done(held, job)
             self.book.kept[ident(job)] = result
 
-        self.settle(name, place, command, settled)
+        self.move(name, place, command, settled)
         kept = [self.book.kept.get(one) for one in job_ids]
         assert self.each(lambda site: site.shelf.store.results.get(job_ids)) == kept
 
-    @when_held
-    @rule(name=who, place=nth)
     def bury(self, name: str, place: int) -> None:
         def command(site: Site, name: str, held: Held) -> bytes:
             entry_id, data = site.ids[held.number], self.body(held.job)
@@ -174,9 +229,9 @@ class Consumers(Arrivals):
             if held.hint:
                 self.book.free(job, self.created[job])
 
-        self.settle(name, place, command, settled)
+        self.move(name, place, command, settled)
 
-    def settle(
+    def move(
         self,
         name: str,
         place: int,
@@ -184,7 +239,6 @@ class Consumers(Arrivals):
         settled: Callable[[Held, str], None],
     ) -> None:
         """Moves are refused to whom the entry does not belong any more."""
-        name = self.holder(name)
         held = self.held(name, place)
         entry = self.book.owned(name, held.number)
 
@@ -195,10 +249,7 @@ class Consumers(Arrivals):
         if entry is not None:
             settled(held, self.book.end(entry))
 
-    @when_held
-    @rule(name=who, place=nth, delay_ms=st.sampled_from([0, 0, HOUR_MS]))
     def retry(self, name: str, place: int, delay_ms: int) -> None:
-        name = self.holder(name)
         held = self.held(name, place)
         entry, job = self.book.owned(name, held.number), held.job
         data = body(ident(job), self.created[job], self.book.attempts[job] + 1)
@@ -219,10 +270,8 @@ class Consumers(Arrivals):
             self.book.attempts[job] += 1
             self.book.delayed[job] = score
 
-    @when_held
-    @rule(name=who, count=few)
     def give_back(self, name: str, count: int) -> None:
-        name, hands = self.holder(name), self.book.hands
+        hands = self.book.hands
         given, hands[name] = hands[name][:count], hands[name][count:]
         rows = [(one.number, one.before) for one in given]
         back = self.each(lambda site: site.give_back(name, rows))

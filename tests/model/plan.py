@@ -15,6 +15,8 @@ from tests.model.site import Site
 from tests.store.drawer import firing, spec
 
 FIRED_MS = 1_700_000_000_000  # as `firing` makes envelopes
+CHANGES = ("drop_spec", "put_aside", "take_up", "lose_recipe", "repair_spec")
+THEN = ("fire", "fire and lead", "fire and lead", "write", "put aside")
 when_spec = precondition(lambda self: bool(self.book.specs))
 when_seen = precondition(lambda self: any(self.book.sights.values()))
 
@@ -38,13 +40,14 @@ class Plans(Consumers):
         self.book.specs[name] = Spec(score, edition, None, known.fired if known else 0)
 
     @when_spec
-    @rule(name=key)
+    @rule(name=key, how=st.sampled_from(CHANGES))
+    def change_spec(self, name: str, how: str) -> None:
+        getattr(self, how)(name)
+
     def drop_spec(self, name: str) -> None:
         there = self.book.specs.pop(name, None) is not None
         assert self.each(lambda site: site.shelf.store.specs.drop(name)) is there
 
-    @when_spec
-    @rule(name=key)
     def put_aside(self, name: str) -> None:
         """It fires no more, and where it stood is noted."""
 
@@ -56,8 +59,6 @@ class Plans(Consumers):
         if known is not None:
             self.book.specs[name] = _aside(known)
 
-    @when_spec
-    @rule(name=key)
     def take_up(self, name: str) -> None:
         """Who does so twice on the strength of one look is refused the second time."""
         score, known = 10_000 * self.book.tick(), self.book.specs.get(name)
@@ -92,8 +93,6 @@ class Plans(Consumers):
             new = Spec(score, edition, None, known.fired) if write else _aside(known)
             self.book.specs[which] = new
 
-    @when_spec
-    @rule(name=key)
     def lose_recipe(self, name: str) -> None:
         """A program that is not ours removes half of it."""
         self.each(lambda site: site.shelf.link.ask("DEL", site.shelf.keys.spec(name)))
@@ -101,8 +100,6 @@ class Plans(Consumers):
         if known is not None:
             self.book.specs[name] = Spec(known.score, None)
 
-    @when_spec
-    @rule(name=key)
     def repair_spec(self, name: str) -> None:
         """What has no recipe goes, the others stay."""
         known = self.book.specs.get(name)
@@ -161,17 +158,28 @@ class Plans(Consumers):
             self.book.specs[which] = known._replace(score=then, fired=known.fired + count)
 
     @when_spec
-    @rule(name=who, which=key)
-    def look_while_another_changes_it(self, name: str, which: str) -> None:
-        """Two leaders with the same view, or a spec that is removed while it fires."""
+    @rule(name=who, how=st.sampled_from((*CHANGES, "put_spec", "fire")), then=st.sampled_from(THEN))
+    def look_while_another_changes_it(self, name: str, how: str, then: str) -> None:
+        """Two leaders with the same view, or a spec that is another one by now."""
+        which = next(iter(self.book.specs))
+        self.lose_lock("scheduler")
         self.look_at_specs(name)
         self.lose_lock("scheduler")
-        other = WHO[WHO.index(name) - 1]
-        self.look_at_specs(other)
-        self.fire(other, which, 1, 0, False)
-        self.lose_lock("scheduler")
-        self.look_only_for_the_lock(name)
-        self.fire(name, which, 1, 0, False)
+        if how == "fire":
+            other = WHO[WHO.index(name) - 1]
+            self.look_at_specs(other)
+            self.fire(other, which, 1, 0, False)
+            self.lose_lock("scheduler")
+        else:
+            getattr(self, how)(which)
+        if then == "fire and lead":
+            self.look_only_for_the_lock(name)
+        if then.startswith("fire"):
+            self.fire(name, which, 1, 0, False)
+        else:
+            self.change_as_seen(name, which, then == "write")
+
+    look_likewise = look_while_another_changes_it  # which makes it twice as likely
 
     def look_only_for_the_lock(self, name: str) -> None:
         """It leads again, and still goes by what it saw before."""

@@ -27,7 +27,7 @@ from chasquimq.store.jobs import FIRST
 from chasquimq.store.resp import pairs
 from chasquimq.store.specs import Seen
 from chasquimq.wire import Exported
-from tests.model.book import ONCE, SPECS, UNIQUE, WHO, Book, Entry, Spec, Told, View, ident
+from tests.model.book import AHEAD, ONCE, SPECS, UNIQUE, WHO, Book, Entry, Spec, Told, View, ident
 from tests.servers import DialectServer
 from tests.store.faulty import wipe
 from tests.store.shelf import GROUP, Shelf
@@ -148,6 +148,10 @@ class Site:
             return int(await self.shelf.send(self.jobs[name].ack_held(ids)))
         return self.dialect.acked(await self.shelf.send(self.dialect.ack(ids)))
 
+    async def ack_all(self, name: str, numbers: Sequence[int]) -> int:
+        ids = [self.ids[number] for number in numbers]
+        return int(await self.shelf.send(self.jobs[name].ack_held(ids))) if ids else 0
+
     async def give_back(self, name: str, rows: Sequence[tuple[int, int]]) -> int:
         return await self.jobs[name].give_back([self.row(*one) for one in rows])
 
@@ -237,6 +241,14 @@ class Site:
 
     async def clock_ms(self) -> int:
         return await self.shelf.link.clock_ms()
+
+    async def reschedule(self, job_id: str, delay_ms: int) -> bool:
+        """Markers live for as much longer as the job is put off. Its score is the model's, which
+        may lie decades ahead, so they must live as long, or they would end while we look."""
+        keys = self.shelf.keys
+        for key in (keys.didx(job_id), keys.dlid(job_id), keys.unique(job_id)):
+            await self.shelf.link.ask("EXPIRE", key, AHEAD // 1000)
+        return await self.delayed.reschedule(job_id, Due(delay_ms))
 
     async def settle_score(self, job: str, body: bytes, since: int, delay_ms: int, to: int) -> None:
         """It was scheduled by the server's clock; from now on it is due when the model says so."""
