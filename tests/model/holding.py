@@ -25,7 +25,7 @@ from tests.model.machine import (
 )
 from tests.model.site import LIMIT, NAME, Site, body
 
-WAYS = ("ack", "ack what is ours", "finish", "bury", "retry", "retry later", "give back")
+WAYS = ("ack", "ack what is ours", "finish", "bury", "retry", "retry later", "give back", "restore")
 FATES = ("", "lapsed", "lapsed", "deleted", "lapsed and deleted")
 how, fate = st.sampled_from(WAYS), st.sampled_from(FATES)
 often = st.sampled_from([False, False, True])
@@ -122,9 +122,11 @@ class Consumers(Arrivals):
         self.claim(heir, count, False)
 
     @when_held
-    @rule(name=who)
-    def renew(self, name: str) -> None:
+    @rule(name=who, deleted=often)
+    def renew(self, name: str, deleted: bool = False) -> None:
         name = self.holder(name)
+        if deleted and self.deleted < MOST_DELETED:
+            self.delete(self.book.hands[name][-1].number)
         held = [one.number for one in self.book.hands[name]]
         lost = [number for number in held if self.book.owned(name, number) is None]
         assert self.each(lambda site: site.renew(name, held)) == lost
@@ -276,6 +278,16 @@ class Consumers(Arrivals):
         rows = [(one.number, one.before) for one in given]
         back = self.each(lambda site: site.give_back(name, rows))
         assert back == self.book.give_back(name, given)
+
+    def restore(self, name: str, place: int) -> None:
+        """The second half of giving back: its body was gone, and maybe it is another's by now."""
+        held = self.book.hands[name][place]
+        entry = self.book.entry(held.number)
+        if entry is None or not entry.bare:
+            return
+        ours = [self.held(name, place)] if entry.owner == name else []
+        back = self.each(lambda site: site.restore(name, held.number, held.before))
+        assert back == self.book.give_back(name, ours)
 
     @rule(name=who)
     def leave(self, name: str) -> None:

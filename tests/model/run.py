@@ -91,8 +91,11 @@ def main() -> int:
             print(f"{begun:>6} of {asked.examples} examples, {last - began:.0f} s", flush=True)
 
     with ExitStack() as stack:
-        servers = Servers()
-        chosen = [stack.enter_context(servers.private(dialect)) for dialect in DIALECTS]
+        servers = stack.enter_context(Servers())
+        chosen = [
+            stack.enter_context(servers.private(dialect)) if long else servers.shared(dialect)
+            for dialect in DIALECTS
+        ]
         try:
             explore(chosen, "model", asked.examples, asked.steps, long=long, shrink=long, tell=tell)
         except Exception as error:  # of a script that fails, too: the program that shows it is told

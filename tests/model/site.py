@@ -155,6 +155,9 @@ class Site:
     async def give_back(self, name: str, rows: Sequence[tuple[int, int]]) -> int:
         return await self.jobs[name].give_back([self.row(*one) for one in rows])
 
+    async def restore(self, name: str, number: int, before: int) -> int:
+        return await self.jobs[name]._restore(self.row(number, before))
+
     # -- verbs of those who lead or operate ------------------------------------------------------
 
     async def pause(self, paused: bool) -> bool:
