@@ -144,12 +144,29 @@ class Arrivals(Machine):
             assert answer == int(same or there)
 
     @precondition(lambda self: bool(self.book.marks))
-    @rule(job_id=chosen)
-    def outlive(self, job_id: str) -> None:
-        """Its limit passes while its job is still there: that one is on its own."""
+    @rule(job_id=chosen, then=st.sampled_from(["", "another", "another, and cancel"]))
+    def outlive(self, job_id: str, then: str) -> None:
+        """Its limit passes while its job is still there: that one is on its own, and whatever
+        becomes of it, the id is the next one's."""
         self.each(lambda site: site.forget(job_id))
         self.book.marks.pop(job_id, None)
         self.book.late |= {job for job in self.created if job.startswith(f"{job_id}#")}
+        if then:
+            self.add_unique(job_id, None)
+        if "cancel" in then:
+            self.cancel_id(job_id)
+
+    def cancel_id(self, job_id: str) -> None:
+        found = self.book.findable(job_id)
+        assert self.each(lambda site: site.delayed.cancel(job_id)) is (found is not None)
+        if found is None:
+            return
+        del self.book.delayed[found], self.book.index[job_id]
+        self.book.done.add(found)
+        if job_id in UNIQUE:
+            self.book.free(found, self.created[found])
+        else:
+            self.book.marks.pop(job_id, None)
 
 
 def _mark(site: Site, job_id: str, created: int, token: str) -> Mark:

@@ -81,16 +81,7 @@ class Queue(Plans):
         job = self.some(place)
         if job is None:
             return
-        job_id, found = ident(job), self.book.findable(ident(job))
-        assert self.each(lambda site: site.delayed.cancel(job_id)) is (found is not None)
-        if found is None:
-            return
-        del self.book.delayed[found], self.book.index[job_id]
-        self.book.done.add(found)
-        if job_id in UNIQUE:
-            self.book.free(found, self.created[found])
-        else:
-            self.book.marks.pop(job_id, None)
+        self.cancel_id(ident(job))
 
     @when_delayed
     @rule(place=nth, later=far)
@@ -200,9 +191,15 @@ class Queue(Plans):
             self.book.purged.remove(one)
             self.book.bury(one.job, hint=one.hint)
 
-    @rule(name=who, leader=st.sampled_from([None, *WHO]), living=st.booleans())
-    def sweep(self, name: str, leader: str | None, living: bool) -> None:
+    @rule(
+        name=who, leader=st.sampled_from([None, *WHO]), living=st.booleans(), deleted=st.booleans()
+    )
+    def sweep(self, name: str, leader: str | None, living: bool, deleted: bool = False) -> None:
         """Names with nothing pending go, and of the dead what has no body; nothing else does."""
+        others = [one for one in self.book.pending() if one.owner not in (None, name)]
+        if deleted and others and self.deleted < MOST_DELETED:
+            self.fall_silent(others[0].owner or "")
+            self.delete(others[0].number)
         if leader is not None:
             self.lose_lock("promoter")
             self.promote(leader, 1)

@@ -101,8 +101,12 @@ class Consumers(Arrivals):
         self.book.paused = paused
 
     @when_silent
-    @rule(name=who, count=few, late=often, pause=often)
-    def claim(self, name: str, count: int, late: bool, pause: bool = False) -> None:
+    @rule(name=who, count=few, late=often, pause=often, deleted=often)
+    def claim(
+        self, name: str, count: int, late: bool, pause: bool = False, deleted: bool = False
+    ) -> None:
+        if deleted and self.deleted < MOST_DELETED:
+            self.delete(next(one.number for one in self.book.stream if one.silent))
         if pause:
             self.pause_or_resume(True)
             self.claim(name, count, late)
