@@ -11,7 +11,7 @@ PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 4 ? 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv redis chromium lint format test test-slow demo soak chaos chaos-compare ha-times chaos-schedules fuzz model mutants bench bench-plot bench-quick bench-spark bench-pipeline cli-reference lock clean
+.PHONY: help venv redis chromium lint format test test-slow demo soak chaos chaos-compare ha-times partitions chaos-schedules fuzz model mutants bench bench-plot bench-quick bench-spark bench-pipeline cli-reference lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ soak: venv redis ## a worker under load for MINUTES (10): memory, connections an
 
 ha-times: venv redis ## how long jobs stand still when a server is lost, ROUNDS (5) times each
 	@$(BIN)/python -m tests.ha.times --rounds $(or $(ROUNDS),5)
+
+partitions: venv redis ## a replica is cut off and promoted, ROUNDS (50) times: nothing it confirmed is lost
+	@$(BIN)/python -m tests.ha.partitions --rounds $(or $(ROUNDS),50)
 
 chaos: venv redis ## every scenario of tests/chaos/book.py on each server, with SEEDS (3): nothing lost
 	@$(BIN)/python -m tests.chaos.full --seeds $(or $(SEEDS),3)
