@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 import msgspec
 
 from chasquimq.config import refuse_unknown
-from chasquimq.errors import ConfigError
+from chasquimq.errors import AccessError, ConfigError
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
 SENTINEL_PORT = 26379
@@ -32,6 +32,11 @@ _PLACE = re.compile(r"(\[[^\]]*\]|[^:/?#]*)(:\d*)?([/?#].*)?", re.DOTALL)
 _SCHEMES = "must start with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://"
 _HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::(\d{1,5}))?")
 _MAX_DB_DIGITS = 9
+# By what OpenSSL calls its trouble: of time, and of names.
+_CURES = {
+    **dict.fromkeys((9, 10), "renew it, or look at the clocks"),
+    **dict.fromkeys((62, 64), "connect to a name that stands in it"),
+}
 _UNREADABLE = "cannot be read; percent-encode special characters in it"
 
 # Asked before every AUTH with "host:port" (None for a unix socket), so tokens may rotate.
@@ -287,6 +292,12 @@ def _tls_files(options: dict[str, str]) -> _Files:
         "key_file": options.get("ssl_keyfile"),
         "insecure": options.get("insecure", "").lower() in ("1", "true", "yes"),
     }
+
+
+def distrust(who: object, error: ssl.SSLCertVerificationError) -> AccessError:
+    """That a certificate was refused, why, and what helps."""
+    fix = _CURES.get(error.verify_code, "give its authority by ?ssl_ca_certs=/path")
+    return AccessError(f"the certificate of {who} was refused ({error.verify_message}); {fix}")
 
 
 def hide(url: str) -> str:

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from chasquimq.address import Endpoint
+from chasquimq.address import Endpoint, distrust
 from chasquimq.errors import AccessError, ConfigError, StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -214,10 +214,7 @@ def _raise_if_untrusted(error: BaseException | None, who: str) -> None:
     """A certificate that was refused is no outage: asking the next would hide it."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
-            raise AccessError(
-                f"the certificate of {who} was refused ({error.verify_message}); "
-                "give its authority by ?ssl_ca_certs=/path"
-            ) from None
+            raise distrust(who, error) from None
         error = error.__cause__ or error.__context__
 
 
