@@ -52,7 +52,7 @@ demo: venv ## half a minute of jobs on a server of its own, and what Spark makes
 soak: venv redis ## a worker under load for MINUTES (10): memory, connections and keys stay flat
 	@$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),10)
 
-ha-times: venv redis ## how long jobs stand still when a server is lost, ROUNDS (5) times each
+ha-times: venv redis ## how long jobs stand still when a server or a worker is lost, ROUNDS (5) times each
 	@$(BIN)/python -m tests.ha.times --rounds $(or $(ROUNDS),5)
 
 partitions: venv redis ## a replica is cut off and promoted, ROUNDS (50) times: nothing it confirmed is lost
