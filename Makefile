@@ -55,8 +55,11 @@ demo: venv ## half a minute of jobs on a server of its own, and what Spark makes
 soak: venv redis ## workers under load for MINUTES (10), a fault each FAULT_EVERY_S (20), SEED, RATE; FAULTS=no without
 	@$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),10) $(if $(filter no,$(FAULTS)),--no-faults) $(addprefix --fault-every-s ,$(FAULT_EVERY_S)) $(addprefix --seed ,$(SEED)) $(addprefix --rate ,$(RATE)) $(addprefix --server ,$(SERVER))
 
-ha-times: venv redis ## how long jobs stand still when a server is lost, ROUNDS (5) times each
+ha-times: venv redis ## how long jobs stand still when a server or a worker is lost, ROUNDS (5) times each
 	@$(BIN)/python -m tests.ha.times --rounds $(or $(ROUNDS),5)
+
+partitions: venv redis ## a replica is cut off and promoted, ROUNDS (50) times: nothing it confirmed is lost
+	@$(BIN)/python -m tests.ha.partitions --rounds $(or $(ROUNDS),50)
 
 chaos: venv redis ## every scenario of tests/chaos/book.py on each server, with SEEDS (3): nothing lost
 	@$(BIN)/python -m tests.chaos.full --seeds $(or $(SEEDS),3) $(addprefix --report ,$(REPORT))

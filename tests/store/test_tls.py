@@ -7,6 +7,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,11 @@ class Authority:
         self.ca = folder / "ca.pem"
         self._made.cert_pem.write_to_path(str(self.ca))
 
-    def certificate(self, *names: str) -> tuple[Path, Path]:
+    def certificate(self, *names: str, until: datetime | None = None) -> tuple[Path, Path]:
         """A certificate for these names, and its key."""
-        made = self._made.issue_cert(*names)
-        signed, key = (self._folder / f"{'-'.join(names)}.{end}" for end in ("pem", "key"))
+        made = self._made.issue_cert(*names, not_after=until)
+        name = "-".join(names) if until is None else "over"
+        signed, key = (self._folder / f"{name}.{end}" for end in ("pem", "key"))
         signed.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
         made.private_key_pem.write_to_path(str(key))
         return signed, key
