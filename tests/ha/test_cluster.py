@@ -10,9 +10,7 @@ import sys
 import pytest
 
 from chasquimq import Queue, QueueEvents, Worker
-from chasquimq.address import read_url
 from chasquimq.errors import ConfigError
-from chasquimq.spark.client import Client
 from tests.ha.crowd import Crowd
 from tests.ha.kit import Cluster, client, until
 from tests.servers import DialectServer
@@ -94,11 +92,6 @@ async def test_a_server_that_is_no_cluster_is_told(dialect_server: DialectServer
     url = dialect_server.url.replace("redis://", "redis+cluster://")
     with pytest.raises(ConfigError, match="is no cluster"):
         await Queue("any", redis_url=url).add("a", 1)
-
-
-def test_spark_says_that_it_does_not_follow_clusters(nodes: Cluster) -> None:
-    with pytest.raises(ConfigError, match="is a cluster, and Spark"):
-        Client(read_url(nodes.url))
 
 
 def test_the_command_finds_queues_on_all_nodes(nodes: Cluster, queue_name: str) -> None:

@@ -41,7 +41,7 @@ class ById:
         self, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]
     ) -> WriterCommitMessage:
         options, run = self._options, self._run
-        with Client(options.where.address(), SCRIPTS) as client:
+        with Client(options.where.address_of(options.queue), SCRIPTS) as client:
             needed = ready.needed(self._layout, options) | ready.BY_ID
             ready.make_ready(client, options.queue, needed)
             begun = runs.begin(client, run, "id", partition, options.marker_ttl_ms)

@@ -24,7 +24,7 @@ ABORT_S = 5.0  # a write that failed is not worth more patience
 
 def commit(options: SinkOptions, run: Run, messages: Messages) -> None:
     """All tasks have ended. StoreError if Redis has not counted just the rows they brought."""
-    with Client(options.where.address(), runs.SCRIPTS) as client:
+    with Client(options.where.address_of(options.queue), runs.SCRIPTS) as client:
         rows, skipped = _totals(client, run)
         brought = _brought(messages)
         if brought is not None and brought != rows + skipped:
@@ -41,7 +41,7 @@ def commit(options: SinkOptions, run: Run, messages: Messages) -> None:
 
 
 def commit_ids(options: SinkOptions, run: Run, messages: Messages) -> None:
-    with Client(options.where.address(), runs.SCRIPTS) as client:
+    with Client(options.where.address_of(options.queue), runs.SCRIPTS) as client:
         rows, skipped = _totals(client, run)
         brought = _brought(messages)
         if brought is not None:
@@ -54,7 +54,7 @@ def commit_ids(options: SinkOptions, run: Run, messages: Messages) -> None:
 def abort(options: SinkOptions, run: Run) -> None:
     """Markers stay, so that the same run can go on."""
     try:
-        with Client(options.where.address(), patience_s=ABORT_S) as client:
+        with Client(options.where.address_of(options.queue), patience_s=ABORT_S) as client:
             rows, _ = _totals(client, run)
     except ChasquiError as error:
         log.warning(
