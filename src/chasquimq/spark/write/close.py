@@ -42,6 +42,7 @@ def commit(options: SinkOptions, run: Run, messages: Messages) -> None:
 
 def commit_ids(options: SinkOptions, run: Run, messages: Messages) -> None:
     with Client(options.where.address_of(options.queue), runs.SCRIPTS) as client:
+        _check_chunks(client, options, run, messages)
         rows, skipped = _totals(client, run)
         brought = _brought(messages)
         if brought is not None:
@@ -49,6 +50,18 @@ def commit_ids(options: SinkOptions, run: Run, messages: Messages) -> None:
             client.ask("HSET", run.key, "skipped", skipped)
         runs.finish(client, run, options.marker_ttl_ms)
     _tell(options, run, rows, skipped, brought is None)
+
+
+def _check_chunks(client: Client, options: SinkOptions, run: Run, messages: Messages) -> None:
+    """StoreError if a server took over that has not all that its predecessor has told of."""
+    told = dict(one.chunks for one in messages if isinstance(one, Written) and one.chunks[1])
+    for first in range(0, len(told), FORGET):
+        fields = [*told][first : first + FORGET]
+        counted = client.ask("HMGET", run.key, *fields)
+        for field, count in zip(fields, counted, strict=True):
+            if int(count or 0) < told[field]:
+                raise _differs(options, run, told[field], int(count or 0), "chunks")
+        client.ask("HDEL", run.key, *fields)
 
 
 def abort(options: SinkOptions, run: Run) -> None:
@@ -82,11 +95,14 @@ def _brought(messages: Messages) -> int | None:
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
-def _differs(options: SinkOptions, run: Run, brought: int, counted: int) -> StoreError:
+def _differs(
+    options: SinkOptions, run: Run, brought: int, counted: int, what: str = "rows"
+) -> StoreError:
     if counted < brought:
         why = (
-            "the server lost its data meanwhile (was it flushed, or restarted without an "
-            f"append-only file?), or markerTtlMs ({options.marker_ttl_ms}) is too short"
+            "the server lost its data meanwhile (was it flushed, restarted without an append-only "
+            f"file, or lost to a replica?), or markerTtlMs ({options.marker_ttl_ms}) is too short; "
+            f"write again with runId={run.run_id} to add what is missing"
         )
     else:
         why = (
@@ -94,7 +110,7 @@ def _differs(options: SinkOptions, run: Run, brought: int, counted: int) -> Stor
             "data a runId of its own"
         )
     return StoreError(
-        f"the tasks of run {run.run_id} brought {brought} rows, and Redis has counted {counted} "
+        f"the tasks of run {run.run_id} brought {brought} {what}, and Redis has counted {counted} "
         f"in queue {run.queue!r}: {why}"
     )
 
