@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -19,8 +18,7 @@ from chasquimq.spark.secret import Where
 from chasquimq.spark.write import recover
 from chasquimq.wire import Keys
 from tests.engine.desk import Desk
-from tests.ha.kit import Cluster, Home, cluster, until
-from tests.servers import Dialect, binary_for
+from tests.ha.kit import Cluster, Home, until
 from tests.spark_redis.events import Events
 from tests.spark_redis.follower import Follower
 from tests.spark_redis.reading import Reading, fill_every_view
@@ -30,27 +28,6 @@ from tests.spark_redis.writing import Row, Shelf, Writing, batch
 HOUR_MS = 3_600_000
 COLUMNS_LATER = {"delay_ms": LongType(), "id": StringType()}
 EARLY = 5  # batches before the slot begins to move
-
-Rings = Callable[[Dialect], Cluster]
-
-
-@pytest.fixture(scope="module")
-def rings() -> Iterator[Rings]:
-    """Clusters that nobody kills are made once."""
-    made: dict[Dialect, Cluster] = {}
-    with ExitStack() as stack:
-
-        def ring(dialect: Dialect) -> Cluster:
-            if dialect not in made:
-                made[dialect] = stack.enter_context(cluster(binary_for(dialect)))
-            return made[dialect]
-
-        yield ring
-
-
-@pytest.fixture
-def ring(rings: Rings, dialect: Dialect) -> Cluster:
-    return rings(dialect)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from chasquimq.spark.client import Client
-from chasquimq.spark.names import names
+from chasquimq.spark.read.names import names
 from chasquimq.spark.read.scan import PAGE_BYTES, Page
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import Fault, as_error, classify

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from chasquimq.errors import StoreError
 from chasquimq.spark.client import Client
-from chasquimq.spark.names import names
+from chasquimq.spark.read.names import names
 from chasquimq.spark.write import move
 from chasquimq.spark.write import run as runs
 from chasquimq.spark.write.run import Run
