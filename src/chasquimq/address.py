@@ -130,10 +130,11 @@ class Address(msgspec.Struct, frozen=True):
             return [self]
         from chasquimq import topology
 
-        return [
-            msgspec.structs.replace(self, endpoint=endpoint, kind="server", places=())
-            for endpoint in topology.find_masters(self)
-        ]
+        return [self.node(endpoint) for endpoint in topology.read_slots(self).masters]
+
+    def node(self, endpoint: Endpoint) -> Address:
+        """This one server of a cluster, and no other."""
+        return msgspec.structs.replace(self, endpoint=endpoint, kind="server", places=(), key="")
 
     def ssl_context(self) -> ssl.SSLContext | None:
         if not self.tls:

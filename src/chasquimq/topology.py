@@ -114,24 +114,29 @@ def _epoch(client: Any, service: str) -> int:
 
 def find_node(address: Address, credentials: Credentials | None = None) -> Endpoint:
     """The master of the cluster that owns the address's key."""
-    slot = _library().crc.key_slot(address.key.encode())
-    for place, rows in _maps(address, credentials):
-        for first, last, master, *_ in rows:
-            if first <= slot <= last:
-                return _node(place, master)
-        raise StoreUnavailableError(f"no node of {address} serves slot {slot} just now")
-    raise _nobody(address)
+    owner = read_slots(address, credentials).owner(address.key)
+    if owner is None:
+        raise StoreUnavailableError(f"no node of {address} serves {address.key} just now")
+    return owner
 
 
-def find_masters(address: Address) -> list[Endpoint]:
-    """All masters of the cluster: who looks for queues has to ask each."""
-    for place, rows in _maps(address, None):
-        return list(dict.fromkeys(_node(place, row[2]) for row in rows))
-    raise _nobody(address)
+class Slots(NamedTuple):
+    """Who serves which keys of a cluster, as one of its nodes sees it: (first, last, master)."""
+
+    rows: tuple[tuple[int, int, Endpoint], ...]
+
+    @property
+    def masters(self) -> list[Endpoint]:
+        """Who looks for queues has to ask each."""
+        return list(dict.fromkeys(row[2] for row in self.rows))
+
+    def owner(self, key: str) -> Endpoint | None:
+        slot = _library().crc.key_slot(key.encode())
+        return next((node for first, last, node in self.rows if first <= slot <= last), None)
 
 
-def _maps(address: Address, credentials: Credentials | None) -> Iterator[tuple[Endpoint, Any]]:
-    """What each node says of who serves which slots."""
+def read_slots(address: Address, credentials: Credentials | None = None) -> Slots:
+    """As the first node says that answers."""
     login: Credentials = credentials or (
         address.username,
         address.password.reveal() if address.password is not None else None,
@@ -145,11 +150,8 @@ def _maps(address: Address, credentials: Credentials | None) -> Iterator[tuple[E
         if rows is not None:
             nodes = [_node(place, one) for row in rows for one in row[2:]]
             _known[address.places] = tuple(dict.fromkeys(nodes))
-            yield place, rows
-
-
-def _nobody(address: Address) -> StoreUnavailableError:
-    return StoreUnavailableError(f"no node of {address} answers; are they running there?")
+            return Slots(tuple((row[0], row[1], _node(place, row[2])) for row in rows))
+    raise StoreUnavailableError(f"no node of {address} answers; are they running there?")
 
 
 def _node(asked: Endpoint, told: Any) -> Endpoint:

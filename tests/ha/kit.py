@@ -168,15 +168,28 @@ class Cluster:
         ports = {int(row[2][1]) for row in rows}
         return [node for node in self.nodes if node.port in ports]
 
-    def move(self, key: str, target: Server) -> int:
-        """Move the slot of a key while others use it, key by key; how many keys there were."""
+    def other(self, key: str) -> Server:
+        """A master that does not serve the key."""
+        owner = self.owner(key)
+        return next(node for node in self.masters() if node is not owner)
+
+    def move(
+        self,
+        key: str,
+        target: Server,
+        at_once: int = 1,
+        begun: Callable[[], object] = lambda: None,
+    ) -> int:
+        """Move the slot of a key while others use it, so many keys at once; how many there were.
+        `begun` is called when it is said that the slot moves, and all keys are still there."""
         slot, source = key_slot(key.encode()), self.owner(key)
         here, there = client(source.port), client(target.port)
         names = {one: one.execute_command("CLUSTER MYID").decode() for one in (here, there)}
         there.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", names[here])
         here.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", names[there])
+        begun()
         moved = 0
-        while keys := here.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1):
+        while keys := here.execute_command("CLUSTER", "GETKEYSINSLOT", slot, at_once):
             place = ("127.0.0.1", target.port, "", 0, 5_000)
             here.execute_command("MIGRATE", *place, "KEYS", *keys)
             moved += len(keys)
@@ -184,6 +197,26 @@ class Cluster:
         for one in (there, here):
             one.execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[there])
         return moved
+
+
+class Home:
+    """A queue of a cluster, for kits that know one server: its node is the one of the moment."""
+
+    forced_dialect = None
+
+    def __init__(self, nodes: Cluster, queue: str) -> None:
+        self.nodes, self.queue = nodes, queue
+        self.key = f"{{chasqui:{queue}}}:stream"
+        self.url = nodes.url
+
+    def client(self) -> redis.Redis:
+        return client(self.nodes.owner(self.key).port)
+
+    def move(self, begun: Callable[[], object] = lambda: None) -> None:
+        """To another node."""
+        target = self.nodes.other(self.key)
+        self.nodes.move(self.key, target, 20, begun)
+        assert self.nodes.owner(self.key) is target
 
 
 @contextmanager
