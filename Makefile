@@ -10,7 +10,7 @@ PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 4 ? 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv redis chromium lint format test test-slow demo soak chaos chaos-compare ha-times chaos-schedules fuzz model mutants bench bench-plot bench-quick bench-spark bench-pipeline cli-reference lock audit sbom clean
+.PHONY: $(shell awk -F: '/^[a-z-]+:.*## / { print $$1 }' $(MAKEFILE_LIST))
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,17 +45,24 @@ test: venv redis chromium lint ## everything: set-up, lint, all tests on all ser
 test-slow: venv redis ## Spark in other ways: Connect, submitted, as a newcomer's program, its bench
 	@$(BIN)/python -m pytest -m slow
 
+test-old: venv ## the store and the scenarios on Redis 7.0, the oldest that we support (Debian machines)
+	@tools/fetch_redis.sh .cache/redis-7.0 7.0
+	@TEST_SERVER=.cache/redis-7.0/bin/redis-server $(BIN)/python -m pytest -n $(PROCESSES) tests/store tests/chaos
+
 demo: venv ## half a minute of jobs on a server of its own, and what Spark makes of it
 	@$(BIN)/python examples/demo.py
 
-soak: venv redis ## a worker under load for MINUTES (10): memory, connections and keys stay flat
-	@$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),10)
+soak: venv redis ## workers under load for MINUTES (10), a fault each FAULT_EVERY_S (20), SEED, RATE; FAULTS=no without
+	@$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),10) $(if $(filter no,$(FAULTS)),--no-faults) $(addprefix --fault-every-s ,$(FAULT_EVERY_S)) $(addprefix --seed ,$(SEED)) $(addprefix --rate ,$(RATE)) $(addprefix --server ,$(SERVER))
 
-ha-times: venv redis ## how long jobs stand still when a server is lost, ROUNDS (5) times each
+ha-times: venv redis ## how long jobs stand still when a server or a worker is lost, ROUNDS (5) times each
 	@$(BIN)/python -m tests.ha.times --rounds $(or $(ROUNDS),5)
 
+partitions: venv redis ## a replica is cut off and promoted, ROUNDS (50) times: nothing it confirmed is lost
+	@$(BIN)/python -m tests.ha.partitions --rounds $(or $(ROUNDS),50)
+
 chaos: venv redis ## every scenario of tests/chaos/book.py on each server, with SEEDS (3): nothing lost
-	@$(BIN)/python -m tests.chaos.full --seeds $(or $(SEEDS),3)
+	@$(BIN)/python -m tests.chaos.full --seeds $(or $(SEEDS),3) $(addprefix --report ,$(REPORT))
 
 chaos-compare: venv redis ## the same faults under our workers, the reference's and careless ones, side by side
 	@$(BIN)/python -m tests.chaos.compare

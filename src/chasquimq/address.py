@@ -23,7 +23,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 import msgspec
 
 from chasquimq.config import refuse_unknown
-from chasquimq.errors import ConfigError
+from chasquimq.errors import AccessError, ConfigError
 
 T = TypeVar("T")
 
@@ -37,6 +37,11 @@ _HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::(\d{1,5}))?")
 _MAX_DB_DIGITS = 9
 _OPTION = re.compile(r"([?&#][^=&#]*=?)[^&#]*")
 _SHOWN = ("?db=", *(f"{sign}{name}=" for sign in "?&" for name in _TLS_OPTIONS))
+# By what OpenSSL calls its trouble: of time, and of names.
+_CURES = {
+    **dict.fromkeys((9, 10), "renew it, or look at the clocks"),
+    **dict.fromkeys((62, 64), "connect to a name that stands in it"),
+}
 _UNREADABLE = "cannot be read; percent-encode special characters in it"
 
 # Asked before every AUTH with "host:port" (None for a unix socket), so tokens may rotate.
@@ -125,10 +130,11 @@ class Address(msgspec.Struct, frozen=True):
             return [self]
         from chasquimq import topology
 
-        return [
-            msgspec.structs.replace(self, endpoint=endpoint, kind="server", places=())
-            for endpoint in topology.find_masters(self)
-        ]
+        return [self.node(endpoint) for endpoint in topology.read_slots(self).masters]
+
+    def node(self, endpoint: Endpoint) -> Address:
+        """This one server of a cluster, and no other."""
+        return msgspec.structs.replace(self, endpoint=endpoint, kind="server", places=(), key="")
 
     def ssl_context(self) -> ssl.SSLContext | None:
         if not self.tls:
@@ -309,6 +315,12 @@ def _tls_files(options: dict[str, str]) -> _Files:
         "key_file": options.get("ssl_keyfile"),
         "insecure": options.get("insecure", "").lower() in ("1", "true", "yes"),
     }
+
+
+def distrust(who: object, error: ssl.SSLCertVerificationError) -> AccessError:
+    """That a certificate was refused, why, and what helps."""
+    fix = _CURES.get(error.verify_code, "give its authority by ?ssl_ca_certs=/path")
+    return AccessError(f"the certificate of {who} was refused ({error.verify_message}); {fix}")
 
 
 def hide(url: str) -> str:

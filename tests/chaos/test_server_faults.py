@@ -28,8 +28,9 @@ LEASE_S = LEASE_MS / 1000
 def working(stage: Stage, jobs: int) -> Iterator[None]:
     """Two workers in the middle of so many jobs; at the end each has run once."""
     told = stage.orders(Behaviour(sleep_ms=vary("sleep", 20, 5, 40), fail_every=20))
-    asyncio.run(stage.add(range(jobs)))
     stage.fleet.start_many([told, told])
+    eventually(lambda: len(stage.consumers()) == 2)  # one that starts into a fault gives up
+    asyncio.run(stage.add(range(jobs)))
     eventually(lambda: stage.ended() > jobs // 10)
     yield
     assert stage.ended() < jobs, "all was over before the fault: nothing was tried"
@@ -37,7 +38,7 @@ def working(stage: Stage, jobs: int) -> Iterator[None]:
     verdict = stage.verdict()
     assert verdict.problems() == [], str(verdict)
     assert len(verdict.completed) == jobs
-    assert len(stage.fleet.alive) == 2
+    assert len(stage.fleet.alive) == 2, stage.fleet.errors
 
 
 def test_a_server_that_sleeps_past_the_lease_costs_no_second_run(seeded_stage: Stage) -> None:

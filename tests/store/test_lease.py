@@ -173,6 +173,8 @@ async def test_large_bodies_are_all_renewed_though_not_in_one_go(shelf: Shelf) -
 
 async def test_who_renews_is_alive_for_the_server_whatever_it_holds(shelf: Shelf) -> None:
     """A sweep leaves what the living hold; the clock of an entry without a body cannot be reset."""
+    if shelf.server.server.binary.version < (7, 2, 0):
+        pytest.skip("before Redis 7.2 only a read is a sign of life")
     jobs = await shelf.join()
     ids = ghosts(shelf, 1)
 

@@ -163,5 +163,8 @@ class Stage:
         return [row for row in rows if row.name == kind]
 
     def consumers(self) -> list[str]:
-        rows = self.redis.xinfo_consumers(self.keys.stream, "default")
+        try:
+            rows = self.redis.xinfo_consumers(self.keys.stream, "default")
+        except redis.ResponseError:  # there is no group yet
+            return []
         return [row["name"].decode() for row in rows]
