@@ -123,8 +123,7 @@ def test_a_worker_logs_and_tells_lines_and_nothing_else(
         for text in HOSTILE.values():
             desk.put_raw(envelope(text), raw(text)[:255])
         until(lambda: len(desk.dead()) == len(HOSTILE))
-        told = crew.said
-        [where] = set(re.findall(r"http://127\.0\.0\.1:(\d+)", told))
+        [where, *_] = until(lambda: re.findall(r"http://127\.0\.0\.1:(\d+)", crew.said))
         pages = [page(int(where), path)[1] for path in ("/metrics", "/health", "/readyz")]
     for text in pages:
         assert text and strange(text) == []
