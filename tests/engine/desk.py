@@ -46,7 +46,7 @@ class Desk:
 
     async def settled(self, timeout: float = 20.0) -> None:
         """Wait until nothing waits, runs or is delayed."""
-        await eventually(lambda: self.waiting() == 0 and self.delayed() == 0, timeout)
+        await eventually(lambda: self.left() == 0, timeout)
 
     # -- what Redis holds ------------------------------------------------------------------------
 
@@ -55,6 +55,11 @@ class Desk:
 
     def delayed(self) -> int:
         return int(self.redis.zcard(self.keys.delayed))
+
+    def left(self) -> int:
+        """Both, at one moment: asked one after the other, a job may move in between."""
+        with self.redis.pipeline() as pipe:
+            return sum(pipe.xlen(self.keys.stream).zcard(self.keys.delayed).execute())
 
     def dead(self) -> list[dict[bytes, bytes]]:
         return [fields for _, fields in self.redis.xrange(self.keys.dlq)]
