@@ -122,6 +122,23 @@ REDIS = _of(
         (f"{SERVER}test_a_torn_end_of_the_append_only_file_costs_its_last_command_only",),
     ),
     (
+        "deliveries_forgotten",
+        (1, 5, 6),
+        (f"{SERVER}test_a_server_that_forgot_deliveries_makes_them_anew_and_one_run_counts",),
+    ),
+    (
+        "aof_torn_inside_a_script",
+        (1,),
+        (
+            f"{STORE}test_torn_file.py::"
+            "test_a_torn_transaction_costs_nothing_once_the_file_is_rewritten",
+            f"{STORE}test_torn_file.py::"
+            "test_without_a_rewrite_redis_may_run_half_of_it_twice_but_loses_nothing",
+            f"{STORE}test_torn_file.py::"
+            "test_redis_may_forget_what_was_added_after_a_torn_transaction",
+        ),
+    ),
+    (
         "loading_window",
         (1, 3, 6),
         (
@@ -362,6 +379,8 @@ DATA = _of(
         (1, 2, 7),
         (
             f"{NETWORK}test_a_bulk_of_ten_thousand_whose_answers_are_cut_comes_in_once",
+            f"{CUTS}test_a_line_that_breaks_within_every_write_still_lets_a_bulk_through",
+            f"{CUTS}test_what_goes_again_goes_in_its_order_and_the_server_still_knows_it",
             f"{ENGINE}test_crowd.py::test_never_more_go_out_than_the_server_remembers",
         ),
     ),

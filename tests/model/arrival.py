@@ -11,10 +11,10 @@ from chasquimq import wire
 from chasquimq.job import Due
 from chasquimq.store import markers
 from chasquimq.store.markers import Mark
-from tests.model.book import AHEAD, ONCE, UNIQUE
+from tests.model.book import AHEAD, ONCE, UNIQUE, is_garbage
 from tests.model.book import Mark as Noted
 from tests.model.machine import CREATED_MS, HOUR_MS, PASSED, Machine, far, nth, skew
-from tests.model.site import LIMIT, NAME, Site, body, garbage, is_garbage
+from tests.model.site import LIMIT, NAME, Site, body, garbage
 
 chosen = st.sampled_from(UNIQUE + ONCE)
 

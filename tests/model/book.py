@@ -107,13 +107,18 @@ def ident(job: str) -> str:
     return job.partition("#")[0]
 
 
+def is_garbage(job: str) -> bool:
+    """What is no job is named by its bytes."""
+    return job.startswith(("b'", 'b"'))
+
+
 @dataclass
 class Book:
     stream: list[Entry] = field(default_factory=list)
     delayed: dict[str, int] = field(default_factory=dict)
     dead: list[Dead] = field(default_factory=list)
     purged: list[Dead] = field(default_factory=list)
-    remembered: set[int] = field(default_factory=set)  # dead ones that were put back
+    returned: list[Dead] = field(default_factory=list)  # rows that were put back, as others
     done: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     kept: dict[str, bytes] = field(default_factory=dict)

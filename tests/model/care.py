@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from chasquimq.store.dead import Replay
-from tests.model.book import AHEAD, SPECS, UNIQUE, WHO, Mark, ident
+from tests.model.book import AHEAD, SPECS, UNIQUE, WHO, Mark, ident, is_garbage
 from tests.model.holding import MOST_DELETED
 from tests.model.machine import HOUR_MS, PASSED, far, few, nth, when_delayed, when_pending, who
 from tests.model.plan import Plans
-from tests.model.site import Site, is_garbage
+from tests.model.site import Site
 
 role = st.sampled_from(["promoter", "scheduler"])
 MOST_LOSSES = 2  # of the group in one program: each makes all else forgotten
@@ -26,7 +26,7 @@ class Queue(Plans):
     @initialize()
     def begin(self) -> None:
         """A queue that has lived: each place holds something, one consumer has lost its leases and
-        does not know, and one has looked at a spec."""
+        does not know, one has looked at a spec, and the id of a dead job is another's by now."""
         self.each(lambda site: site.begin())
         first, second, third = WHO
         self.add(5, 0)
@@ -36,6 +36,8 @@ class Queue(Plans):
         self.fall_silent(first)
         self.claim(second, 3, False)
         self.bury(second, 0)
+        self.bury(first, 5)
+        self.add_unique(UNIQUE[0], None)
         self.schedule_in(0, 0)
         self.add_unique(UNIQUE[1], False)
         self.put_spec(SPECS[0])
@@ -156,6 +158,7 @@ class Queue(Plans):
         if how in ("replay", "purge"):
             getattr(self, how)(count)
         else:
+            self.purge(1)
             self.put_back(count - 1, how == "look")
 
     def replay(self, count: int) -> None:
@@ -181,14 +184,15 @@ class Queue(Plans):
         assert self.each(lambda site: site.purge(count)) == len(purged)
 
     def put_back(self, place: int, dry_run: bool) -> None:
-        """What was exported comes back once, and only if it lies there no more."""
-        rows = self.book.purged + self.book.dead
+        """What was exported comes back once, and only if it lies there no more. What came back may
+        have been purged again: that is another row."""
+        rows = self.book.purged + self.book.returned + self.book.dead
         one = rows[min(place, len(rows) - 1)]
-        missing = one in self.book.purged and one.number not in self.book.remembered
+        missing = one in self.book.purged
         assert self.each(lambda site: site.put_back(one.number, dry_run)) == int(missing)
         if missing and not dry_run:
-            self.book.remembered.add(one.number)
             self.book.purged.remove(one)
+            self.book.returned.append(one)
             self.book.bury(one.job, hint=one.hint)
 
     @rule(

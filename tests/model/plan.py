@@ -15,7 +15,7 @@ from tests.model.site import Site
 from tests.store.drawer import firing, spec
 
 FIRED_MS = 1_700_000_000_000  # as `firing` makes envelopes
-CHANGES = ("drop_spec", "put_aside", "take_up", "lose_recipe", "repair_spec")
+CHANGES = ("drop_spec", "put_aside", "take_up", "rewrite", "lose_recipe", "repair_spec")
 THEN = ("fire", "fire and lead", "fire and lead", "write", "put aside")
 when_spec = precondition(lambda self: bool(self.book.specs))
 when_seen = precondition(lambda self: any(self.book.sights.values()))
@@ -58,6 +58,18 @@ class Plans(Consumers):
         assert self.each(step) is (known is not None)
         if known is not None:
             self.book.specs[name] = _aside(known)
+
+    def rewrite(self, name: str) -> None:
+        """Another recipe, and it fires when it would have."""
+        edition, known = self.book.tick(), self.book.specs.get(name)
+        packed = spec(name, payload=b"%d" % edition)
+
+        async def step(site: Site) -> bool:
+            return await site.shelf.store.specs.put(await _see(site, name), packed, b"", None)
+
+        assert self.each(step) is (known is not None)
+        if known is not None:
+            self.book.specs[name] = known._replace(edition=edition)
 
     def take_up(self, name: str) -> None:
         """Who does so twice on the strength of one look is refused the second time."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from chasquimq import wire
-from chasquimq.config import StreamOptions
+from chasquimq.config import ConnectOptions, StreamOptions
 from chasquimq.errors import StoreUnavailableError, WireError
 from chasquimq.job import Due, Envelope
 from chasquimq.store import Delayed, Holder, Jobs, Row
@@ -37,6 +37,8 @@ LIMIT = b"3600"  # seconds for which an id is unique, at the most
 LEASE_MS = 30_000
 IDLE_MS = 2 * LEASE_MS
 RETRIES_S = 30.0
+# A machine that stands still for a while is no finding.
+PATIENT = ConnectOptions(timeout_ms=60_000, reply_ms=60_000, retry_ms=5, max_retry_ms=50)
 
 
 class Site:
@@ -44,6 +46,8 @@ class Site:
         self.name = server.name
         self.server = server.server
         self.shelf = Shelf(server, queue_name)
+        self.shelf.store = self.shelf.new_store(options=PATIENT)
+        self.shelf.links = [self.shelf.store.link]
         self.ids: dict[int, bytes] = {}
         self.fields: dict[int, Any] = {}
         self.rows: dict[int, Exported] = {}  # of the DLQ
@@ -353,10 +357,6 @@ def member_job(member: bytes) -> str:
         return body_job(wire.split_member(member)[1])
     except WireError:
         return garbage(member)
-
-
-def is_garbage(job: str) -> bool:
-    return job.startswith(("b'", 'b"'))
 
 
 async def _ready(rows: list[Row]) -> list[Row]:

@@ -64,7 +64,7 @@ PROGRAM: list[tuple[str, tuple[Any, ...]]] = [
     ("lapse", ("w1", "w2", 2)),
     ("renew", ("w1",)),
     ("adopt", ("w1",)),
-    ("ack", ("w1", 5, False)),  # the one whose id is unique
+    ("ack", ("w3", 0, False)),  # the one whose id is unique
     ("ack", ("w1", 4, False)),
     ("ack", ("w1", 3, True)),
     ("read", ("w3", 4)),

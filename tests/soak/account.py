@@ -96,7 +96,7 @@ def calm_waits(times: Times, windows: Sequence[Window], lease_s: float) -> list[
 
 
 def recoveries(times: Times, windows: Sequence[Window]) -> list[Recovery]:
-    ends = [one.begin_ns for one in windows[1:]] + [2**63]
+    ends = [*(one.begin_ns for one in windows[1:]), 2**63][: len(windows)]
     starts = sorted(times.starts)
     late = [(at, at + wait) for at, wait in times.waits() if wait > LATE_NS]
     return [

@@ -56,7 +56,9 @@ def look(client: Any, keys: wire.Keys, pids: Sequence[int]) -> Quiet:
     bodies = [body(pid) for pid in pids]
     names = [bytes(name).removeprefix(keys.tag) for name in client.scan_iter(count=1_000)]
     return Quiet(
-        *(max(column) for column in zip(*bodies, strict=True)),
+        rss_kb=max(one.rss_kb for one in bodies),
+        handles=max(one.handles for one in bodies),
+        threads=max(one.threads for one in bodies),
         clients=len(client.client_list()),
         consumers=len(client.xinfo_consumers(keys.stream, "default")),
         keys=sum(not name.startswith((*MARKERS, b"result:")) for name in names),

@@ -118,7 +118,7 @@ def closing(outcome: Outcome) -> list[str]:
         "",
         f"{outcome.jobs:,} jobs at {outcome.rate:,.0f}/s, {len(outcome.windows)} faults,"
         f" seed {outcome.plan.seed}: {figures}",
-        f"from add to start outside of faults ({len(waits):,} jobs):"
+        f"from add to start outside of faults ({outcome.calm:,} jobs):"
         f" p50 {quantile(waits, 50):.1f} ms, p99 {quantile(waits, 99):.1f} ms",
         f"before the faults: {outcome.quiet[0]}",
         f"at the end:        {outcome.quiet[-1]}",
@@ -138,7 +138,7 @@ def report(outcome: Outcome, server: str) -> dict[str, Any]:
         "jobs": outcome.jobs,
         "counts": dict(outcome.counts),
         "waits": {
-            "jobs": len(waits),
+            "jobs": outcome.calm,
             "p50_ms": round(quantile(waits, 50), 2),
             "p99_ms": round(quantile(waits, 99), 2),
         },

@@ -40,6 +40,7 @@ BURST = 200
 SHARE = 0.7  # of that is the load
 HELD = 256  # what a worker reads ahead at most, beside what it runs
 CHAPTER = 250_000  # jobs of which a verdict takes some seconds and some hundred megabytes
+SAMPLE = 10_000  # waits of a chapter that are kept
 SILENCE_S = 60.0  # without anything done for so long, what is left is stuck
 
 
@@ -77,7 +78,10 @@ class Outcome:
     counts: Counter[str] = field(default_factory=Counter)
     windows: list[Window] = field(default_factory=list)
     recoveries: list[Recovery] = field(default_factory=list)
+    calm: int = 0
+    """Jobs that no fault touched."""
     waits_ms: list[float] = field(default_factory=list)
+    """How long some of them waited, evenly chosen: an hour has too many."""
     quiet: list[Quiet] = field(default_factory=list)
     """Before the first fault, and at the end of each chapter."""
     problems: list[str] = field(default_factory=list)
@@ -143,7 +147,8 @@ class _Storm:
         self._tell(f"seed {plan.seed}, {outcome.rate:,.0f} jobs/s; quiet: {outcome.quiet[0]}")
         chapter_s = max(min(plan.chapter_s, CHAPTER / outcome.rate), 2 * plan.every_s)
         while (left := self._began + plan.seconds - time.monotonic()) > 0:
-            await self._chapter(min(left, chapter_s))
+            # A rest in which nothing would break belongs to the chapter before it.
+            await self._chapter(left if left < chapter_s + plan.every_s else chapter_s)
         outcome.jobs = self._number - warm
         outcome.problems += self._scene.problems
         return outcome
@@ -298,7 +303,9 @@ class _Storm:
         outcome.counts.update(_figures(verdict))
         times = Times().tell(read(self._scene.ledger.path))
         outcome.recoveries += recoveries(times, windows)
-        outcome.waits_ms += calm_waits(times, windows, plan.lease_ms / 1000)
+        waits = calm_waits(times, windows, plan.lease_ms / 1000)
+        outcome.calm += len(waits)
+        outcome.waits_ms += waits[:: max(len(waits) // SAMPLE, 1)]
         self._tell(f"chapter {outcome.chapters}: {verdict}; quiet: {outcome.quiet[-1]}")
 
     def _forget(self) -> None:

@@ -87,7 +87,9 @@ def test_a_recovery_lasts_until_jobs_start_until_none_is_late_and_until_the_cut_
 
 def test_a_fault_after_which_nothing_runs_has_no_recovery() -> None:
     facts = [fact("attempted", "a", 9), fact("start", "a", 9.5), fact("end", "a", 9.6)]
-    [found] = recoveries(Times().tell(facts), [KILLED])
+    times = Times().tell(facts)
+    [found] = recoveries(times, [KILLED])
+    assert recoveries(times, []) == []
     assert found.still_s is None
     assert "inf" in table([found])[1]
 

@@ -73,7 +73,8 @@ async def again(shelf: Shelf, act: Act) -> None:
     async with asyncio.timeout(20):
         while True:
             try:
-                return await act(shelf.link)
+                await act(shelf.link)
+                return
             except StoreError:
                 await asyncio.sleep(0.02)
 
