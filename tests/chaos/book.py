@@ -134,6 +134,8 @@ REDIS = _of(
             "test_without_a_rewrite_redis_may_run_half_of_it_twice_but_loses_nothing",
             f"{STORE}test_torn_file.py::"
             "test_redis_may_forget_what_was_added_after_a_torn_transaction",
+            f"{STORE}test_torn_file.py::"
+            "test_a_torn_delivery_is_made_anew_and_leaves_nothing_behind",
         ),
     ),
     (
