@@ -82,7 +82,7 @@ TROUBLE: list[tuple[str, dict[str, Any], str]] = [
     ("server.crashing-version", {"info": {"redis_version": "8.2.1"}}, "INFO server"),
     ("server.too-old", {"info": {"redis_version": "6.2.7"}}, "INFO server"),
     ("server.idmp-forgets", {"info": {"redis_version": "8.6.1"}}, "INFO server"),
-    ("server.cluster", {"info": {"cluster_enabled": "1"}}, "CLUSTER INFO"),
+    ("server.cluster", {"info": {"cluster_enabled": "1"}}, "redis+cluster://"),
     ("server.replica", {"info": {"role": "slave", "master_host": "a", "master_port": "6379"}},
      "CHASQUI_REDIS_URL=redis://a:6379"),
     ("server.forced-dialect", {"forced": "portable"}, "unset CHASQUI_DIALECT"),

@@ -12,7 +12,6 @@ import pytest
 from chasquimq import wire
 from chasquimq.address import read_url
 from chasquimq.cli import watch
-from chasquimq.store import Dialer, Link
 from tests.cli.kit import CTRL_C, PATIENCE_S, Chasqui
 from tests.servers import DIALECTS, DialectServer, Servers
 
@@ -202,10 +201,8 @@ def test_a_terminal_that_cannot_be_drawn_over_gets_blocks(native: Chasqui, queue
 async def test_queues_that_come_later_are_found(one_server: DialectServer) -> None:
     put(one_server, "first", 1)
     view = watch.View(None, 1, "here")
-    link = Link(Dialer(read_url(one_server.url)))
-    await link.open()
-    watcher = watch.Watcher(link, None, "default", view)
-    await watcher.survey()
+    watcher = watch.Watcher(read_url(one_server.url), None, "default", view)
+    await watcher.open()
     await watcher.look()
     assert list(view.trends) == ["first"]
     put(one_server, "second", 1)
@@ -215,4 +212,4 @@ async def test_queues_that_come_later_are_found(one_server: DialectServer) -> No
     await watcher.survey()
     await watcher.look()
     assert [one.last.queue for one in view.every()] == ["second"]
-    await link.close()
+    await watcher.close()

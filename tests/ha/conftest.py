@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,26 @@ def dialect(request: pytest.FixtureRequest) -> Dialect:
 def sentinels(dialect: Dialect, tmp_path: Path) -> Iterator[Watched]:
     with watched(binary_for(dialect), tmp_path) as servers:
         yield servers
+
+
+@pytest.fixture(scope="module")
+def rings() -> Iterator[Callable[[Dialect], Cluster]]:
+    """Clusters that nobody kills are made once."""
+    made: dict[Dialect, Cluster] = {}
+    with ExitStack() as stack:
+
+        def ring(dialect: Dialect) -> Cluster:
+            if dialect not in made:
+                made[dialect] = stack.enter_context(cluster(binary_for(dialect)))
+            return made[dialect]
+
+        yield ring
+
+
+@pytest.fixture
+def ring(rings: Callable[[Dialect], Cluster], dialect: Dialect) -> Cluster:
+    """A cluster to move slots in; for one to kill nodes of there is `nodes`."""
+    return rings(dialect)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import random
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import redis
 from redis.crc import key_slot
 
 from chasquimq.server import Binary, Server
+from chasquimq.server.run import Setting
 
 SERVICE = "the-master"
 DOWN_MS = 1_000  # how long a master is silent before it is given up
@@ -52,7 +53,14 @@ def client(port: int | None) -> redis.Redis:
 class Sentinel:
     """One watching process; our own Server starts none, it is no server of jobs."""
 
-    def __init__(self, binary: Binary, folder: Path, master: int, password: str | None) -> None:
+    def __init__(
+        self,
+        binary: Binary,
+        folder: Path,
+        master: int,
+        password: str | None = None,
+        more: tuple[str, ...] = (),
+    ) -> None:
         self.port = free_port()
         folder.mkdir()
         lines = [
@@ -66,6 +74,7 @@ class Sentinel:
         if password:
             lines.append(f"requirepass {password}")
             lines.append(f"sentinel sentinel-pass {password}")
+        lines += more
         file = folder / "sentinel.conf"
         file.write_text("\n".join(lines) + "\n")
         with (folder / "log").open("wb") as log:
@@ -98,18 +107,24 @@ class Watched:
 
 
 @contextmanager
-def watched(binary: Binary, folder: Path, password: str | None = None) -> Iterator[Watched]:
+def watched(
+    binary: Binary,
+    folder: Path,
+    password: str | None = None,
+    config: Mapping[str, Setting] | None = None,
+    more: tuple[str, ...] = (),
+) -> Iterator[Watched]:
+    """`password`: that of the Sentinels; `config` is for both servers, `more` for all Sentinels."""
     with ExitStack() as stack:
-        master = stack.enter_context(
-            Server(binary, appendonly=True, config={"repl-diskless-sync-delay": 0})
-        )
-        source = {"replicaof": ("127.0.0.1", str(master.port)), "repl-diskless-sync-delay": 0}
+        both = {"repl-diskless-sync-delay": 0, **(config or {})}
+        master = stack.enter_context(Server(binary, appendonly=True, config=both))
+        source = {"replicaof": ("127.0.0.1", str(master.port)), **both}
         replica = stack.enter_context(Server(binary, appendonly=True, config=source))
         assert master.port is not None
         until(lambda: client(replica.port).info("replication")["master_link_status"] == "up")
         sentinels = []
         for number in range(3):
-            one = Sentinel(binary, folder / f"sentinel-{number}", master.port, password)
+            one = Sentinel(binary, folder / f"sentinel-{number}", master.port, password, more)
             stack.callback(one.close)
             sentinels.append(one)
         for one in sentinels:
@@ -130,31 +145,51 @@ class Cluster:
         self.nodes = nodes
         self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{one.port}" for one in nodes[:2])
 
-    def owner(self, key: str) -> Server:
-        """The node that serves a key, as one that lives sees it."""
+    def owner(self, key: str, apart: Server | None = None) -> Server:
+        """The node that serves a key, as one that lives sees it, and is not this one."""
         slot = key_slot(key.encode())
         for node in self.nodes:
-            if node.is_running:
+            if node.is_running and node is not apart:
                 for first, last, master, *_ in client(node.port).execute_command("CLUSTER SLOTS"):
                     if first <= slot <= last:
                         port = int(master[1])
                         return next(one for one in self.nodes if one.port == port)
         raise AssertionError(f"nobody serves {key}")
 
+    def replica_of(self, master: Server) -> Server:
+        for node in self.nodes:
+            role = client(node.port).execute_command("ROLE")
+            if role[0] == b"slave" and role[2] == master.port:
+                return node
+        raise AssertionError(f"{master} has no replica")
+
     def masters(self) -> list[Server]:
         rows = client(self.nodes[0].port).execute_command("CLUSTER SLOTS")
         ports = {int(row[2][1]) for row in rows}
         return [node for node in self.nodes if node.port in ports]
 
-    def move(self, key: str, target: Server) -> int:
-        """Move the slot of a key while others use it, key by key; how many keys there were."""
+    def other(self, key: str) -> Server:
+        """A master that does not serve the key."""
+        owner = self.owner(key)
+        return next(node for node in self.masters() if node is not owner)
+
+    def move(
+        self,
+        key: str,
+        target: Server,
+        at_once: int = 1,
+        begun: Callable[[], object] = lambda: None,
+    ) -> int:
+        """Move the slot of a key while others use it, so many keys at once; how many there were.
+        `begun` is called when it is said that the slot moves, and all keys are still there."""
         slot, source = key_slot(key.encode()), self.owner(key)
         here, there = client(source.port), client(target.port)
         names = {one: one.execute_command("CLUSTER MYID").decode() for one in (here, there)}
         there.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", names[here])
         here.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", names[there])
+        begun()
         moved = 0
-        while keys := here.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1):
+        while keys := here.execute_command("CLUSTER", "GETKEYSINSLOT", slot, at_once):
             place = ("127.0.0.1", target.port, "", 0, 5_000)
             here.execute_command("MIGRATE", *place, "KEYS", *keys)
             moved += len(keys)
@@ -162,6 +197,26 @@ class Cluster:
         for one in (there, here):
             one.execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[there])
         return moved
+
+
+class Home:
+    """A queue of a cluster, for kits that know one server: its node is the one of the moment."""
+
+    forced_dialect = None
+
+    def __init__(self, nodes: Cluster, queue: str) -> None:
+        self.nodes, self.queue = nodes, queue
+        self.key = f"{{chasqui:{queue}}}:stream"
+        self.url = nodes.url
+
+    def client(self) -> redis.Redis:
+        return client(self.nodes.owner(self.key).port)
+
+    def move(self, begun: Callable[[], object] = lambda: None) -> None:
+        """To another node."""
+        target = self.nodes.other(self.key)
+        self.nodes.move(self.key, target, 20, begun)
+        assert self.nodes.owner(self.key) is target
 
 
 @contextmanager

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 
 import pytest
 
 from chasquimq import Queue, QueueEvents, Worker
-from chasquimq.address import read_url
 from chasquimq.errors import ConfigError
-from chasquimq.spark.client import Client
 from tests.ha.crowd import Crowd
 from tests.ha.kit import Cluster, client, until
 from tests.servers import DialectServer
@@ -94,26 +89,3 @@ async def test_a_server_that_is_no_cluster_is_told(dialect_server: DialectServer
     url = dialect_server.url.replace("redis://", "redis+cluster://")
     with pytest.raises(ConfigError, match="is no cluster"):
         await Queue("any", redis_url=url).add("a", 1)
-
-
-def test_spark_says_that_it_does_not_follow_clusters(nodes: Cluster) -> None:
-    with pytest.raises(ConfigError, match="is a cluster, and Spark"):
-        Client(read_url(nodes.url))
-
-
-def test_the_command_finds_queues_on_all_nodes(nodes: Cluster, queue_name: str) -> None:
-    names = [f"{queue_name}-{number}" for number in range(6)]
-    for name in names:
-        assert chasqui("add", name, "a", "1", "--redis-url", nodes.url).returncode == 0
-    every = json.loads(chasqui("inspect", "--json", "--redis-url", nodes.url).stdout)
-    assert sorted(one["queue"] for one in every) == names
-    one = chasqui("inspect", names[0], "--json", "--redis-url", nodes.url)
-    assert json.loads(one.stdout)["stream_depth"] == 1
-    watched = chasqui("watch", "--count", "1", "--redis-url", nodes.url)
-    assert watched.returncode != 0
-    assert "name one" in watched.stderr
-
-
-def chasqui(*words: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-m", "chasquimq", *words]
-    return subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)

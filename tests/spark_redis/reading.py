@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from chasquimq import BackoffSpec, Job, RepeatPattern
 from chasquimq.address import read_url
-from chasquimq.spark.client import Client
+from chasquimq.spark.client import Clients
 from chasquimq.spark.options import SourceOptions, source_options
 from chasquimq.spark.read import plan, scan
 from chasquimq.spark.read.batch import pages
@@ -31,11 +31,12 @@ class Reading:
         self._address = read_url(server.url)
 
     def parts(self, wanted: Wanted | None = None) -> list[InputPartition]:
-        with Client(self._address, plan.SCRIPTS) as client:
-            return plan.plan(client, self.options, wanted or Wanted(self.options.queues))
+        with Clients(self._address, plan.SCRIPTS) as clients:
+            return plan.plan(clients, self.options, wanted or Wanted(self.options.queues))
 
-    def pages(self, part: InputPartition) -> Iterator[list[Any]]:
-        with Client(self._address, scan.SCRIPTS) as client:
+    def pages(self, part: Any) -> Iterator[list[Any]]:
+        with Clients(self._address, scan.SCRIPTS) as clients:
+            client = clients.of(part.queue)
             yield from pages(client, part, self.options)
 
     def rows_of(self, part: InputPartition) -> list[Any]:

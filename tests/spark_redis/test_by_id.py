@@ -49,12 +49,32 @@ def shuffled(count: int, seed: int) -> list[Row]:
 
 def test_rows_come_in_under_their_own_ids(writing: Writing, shelf: Shelf) -> None:
     told = writing.task(keyed(range(95)))
-    assert told == Written(0, 0, 95)
+    assert told == Written(0, 0, 95, told.chunks)
     assert shelf.numbers() == list(range(95))
     assert [job.envelope.id for job in shelf.jobs()] == [f"order-{number}" for number in range(95)]
     writing.commit(told)
     run = shelf.run(writing.run)
     assert (run["state"], run["rows"], run["skipped"]) == ("done", "95", "0")
+    assert told.chunks[1] == 10 and told.chunks[0] not in run
+
+
+def test_a_commit_notices_that_a_server_knows_less_than_was_answered(
+    writing: Writing, shelf: Shelf
+) -> None:
+    """As one does that took over from another: its last chunk is gone, with all it did."""
+    rows = keyed(range(30))
+    told = writing.task(rows)
+    for entry_id, _ in shelf.client.xrevrange(shelf.keys.stream, count=10):
+        shelf.client.xdel(shelf.keys.stream, entry_id)
+    for row in rows[20:]:
+        shelf.client.delete(shelf.keys.tag + f"spark:id:{row['key']}".encode())
+    shelf.client.hincrby(writing.run.key, told.chunks[0], -1)
+    shelf.client.hincrby(writing.run.key, "rows", -10)
+    with pytest.raises(StoreError, match="brought 3 chunks, and Redis has counted 2"):
+        writing.commit(told)
+    again = writing.again()
+    again.commit(again.task(rows))
+    assert shelf.numbers() == list(range(30))
 
 
 def test_another_run_adds_what_is_new(

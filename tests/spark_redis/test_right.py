@@ -69,7 +69,7 @@ def known(server: DialectServer, names: set[str]) -> set[str]:
 
 def look(url: str, *queues: str) -> right.Rights:
     with Client(read_url(url), patience_s=0) as client:
-        return right.look(client, queues)
+        return right.look(client, Keys("doctor-nowhere"), queues)
 
 
 def test_nothing_is_changed_by_looking(own_server: DialectServer) -> None:

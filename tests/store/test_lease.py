@@ -302,6 +302,16 @@ async def test_what_comes_out_of_our_memory_keeps_its_deliveries_on_its_account(
     assert found == {b"d": envelope("a", attempt=charged), b"n": b"send"}
 
 
+async def test_what_is_another_s_by_now_does_not_come_out_of_our_memory(shelf: Shelf) -> None:
+    """Between the look that found no body and the copy anything may happen."""
+    jobs = await shelf.join()
+    [entry_id] = shelf.deliver(envelope(), consumer="heir")
+    shelf.redis.xdel(shelf.keys.stream, entry_id)
+    assert await jobs._restore([entry_id, [b"d", envelope()], 0, 0]) == 0
+    assert shelf.entries() == []
+    assert shelf.pending() == {entry_id: ("heir", 1)}
+
+
 async def test_what_nobody_can_read_comes_out_of_our_memory_as_it_was(shelf: Shelf) -> None:
     jobs = await shelf.join()
     ids = shelf.deliver(b"a", b"b", times=2)

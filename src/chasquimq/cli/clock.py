@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 
+from chasquimq import wire
 from chasquimq.cli.shell import the_address
 from chasquimq.store import Dialer, Link
 
 
-async def server_ms(url: str | None) -> int:
-    link = Link(Dialer(the_address(url)))
+async def server_ms(url: str | None, queue: str) -> int:
+    """Where the queue is: nodes of a cluster have a clock each."""
+    link = Link(Dialer(the_address(url)).of(wire.Keys(queue).stream))
     await link.open()
     try:
         return await link.clock_ms()

@@ -87,7 +87,7 @@ def peek(
 
     async def look(door: Queue) -> tuple[int, int, list[dict[str, Any]]]:
         rows = await door.peek_dlq(limit, after=after, **which)
-        return (await door.counts()).dead, await server_ms(redis_url), rows
+        return (await door.counts()).dead, await server_ms(redis_url, queue), rows
 
     dead, now_ms, rows = run_on(queue, redis_url, look)
     if as_json:
@@ -310,7 +310,7 @@ def _count_by(screen: Screen, queue: str, url: str | None, which: Which, by: ren
     async def verb(door: Queue) -> tuple[render.Tally, Worked, int, int]:
         there = (await door.counts()).dead
         counted, done = await dead.tally(door, which, by, there if dead.means_all(which) else None)
-        return counted, done, there, await server_ms(url)
+        return counted, done, there, await server_ms(url, queue)
 
     counted, done, there, now_ms = run_on(queue, url, verb)
     kinds = counted.kinds()

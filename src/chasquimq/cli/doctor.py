@@ -30,6 +30,7 @@ from chasquimq.cli.check.python import check_python
 from chasquimq.cli.check.queue import check_names, check_queue
 from chasquimq.cli.check.server import check_server, unreachable
 from chasquimq.cli.exits import Exit
+from chasquimq.cli.nodes import Node, nodes_of
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import (
     AsJson,
@@ -42,7 +43,7 @@ from chasquimq.cli.shell import (
     the_dialect,
 )
 from chasquimq.config import ConnectOptions, DialectName, ReadOptions, check_within
-from chasquimq.errors import AccessError, ChasquiError, ConfigError, StoreError
+from chasquimq.errors import AccessError, ChasquiError, StoreError
 from chasquimq.store import Dialer, Link
 from chasquimq.store.exam import queue as queue_exam
 from chasquimq.store.exam import right, server
@@ -110,21 +111,25 @@ def doctor(
     for name in queues or ():
         wire.check_queue_name(name)
     screen = Screen(as_json=as_json)
-    visit = Visit(
-        the_address(redis_url),
-        the_dialect(),
-        tuple(dict.fromkeys(queues or ())),
-        group,
-        Patience(2 * lease_ms, gone_ms, quick),
-        timeout_ms,
-    )
-    found = run(visit.look())
+    names, dialect = tuple(dict.fromkeys(queues or ())), the_dialect()
+    address, patience = the_address(redis_url), Patience(2 * lease_ms, gone_ms, quick)
+
+    def visit(node: Node) -> Visit:
+        return Visit(node, address, dialect, group, patience, timeout_ms)
+
+    try:
+        visits = [visit(node) for node in nodes_of(address, names)]
+    except StoreError as error:  # a cluster of which no node answers
+        found = [*unreachable(str(error.args[0]), Shell(address)), *check_python(machine.look())]
+        visits = []
+    else:
+        found = run(look(visits))
     planned = render_doctor.plans(found) if fix else []
     if planned:
         if not as_json and not yes:
             show(screen, found)
         confirm(f"{'; '.join(planned)}. Go on", yes)
-        found = run(visit.repair(found))
+        found = run(repair(visits, found))
     if as_json:
         screen.json(found)
     else:
@@ -142,34 +147,56 @@ def show(screen: Screen, found: Sequence[Finding]) -> None:
     screen.words(render_doctor.summary(found))
 
 
+async def look(visits: Sequence[Visit]) -> list[Finding]:
+    """At each server and its queues, then at this side."""
+    found = [one for visit in visits for one in await visit.look()]
+    found.sort(key=lambda one: one.part != "server")
+    pid = visits[0].pid if len(visits) == 1 else None
+    return [*found, *check_python(machine.look(pid))]
+
+
+async def repair(visits: Sequence[Visit], found: list[Finding]) -> list[Finding]:
+    """Do what is safe; what is done is well from then on."""
+    for visit in visits:
+        found = await visit.repair(found)
+    return found
+
+
 class Visit:
-    """One look at everything, and what is repaired afterwards."""
+    """One look at a server and its queues, and what is repaired afterwards."""
 
     def __init__(
         self,
-        address: Address,
+        node: Node,
+        cluster: Address,
         dialect: DialectName | None,
-        names: Sequence[str],
         group: str,
         patience: Patience,
         timeout_ms: int,
     ) -> None:
-        self._address = address
+        self._node = node
+        self._address = node.address
         self._forced = dialect
-        self._names = names
+        self._names = node.queues
+        self.pid: int | None = None  # of the server
         self._group = group
         self._patience = patience
         self._limit_s = timeout_ms / 1000
         options = ConnectOptions(timeout_ms=timeout_ms, reply_ms=2 * timeout_ms, max_retries=1)
-        self._dialer = Dialer(address, None, options)
-        if address.kind == "cluster":
-            if len(names) != 1:
-                raise ConfigError(f"{address} is a cluster: name one queue, to see its node")
-            self._dialer = self._dialer.of(wire.Keys(names[0]).stream)
-        self._shell = Shell(address)
+        self._dialer = Dialer(node.address, None, options)
+        self._shell = Shell(node.address, cluster)
         self._facts: dict[str, QueueFacts] = {}
 
     async def look(self) -> list[Finding]:
+        return [self._named(one) for one in await self._look()]
+
+    def _named(self, one: Finding) -> Finding:
+        """What a node of a cluster is like is told with its name."""
+        if self._node.name is None or one.part != "server":
+            return one
+        return msgspec.structs.replace(one, facts={**one.facts, "node": self._node.name})
+
+    async def _look(self) -> list[Finding]:
         link = Link(self._dialer)
         with quiet():
             try:
@@ -177,7 +204,7 @@ class Visit:
                     await link.open()
             except (ChasquiError, TimeoutError) as error:
                 words = getattr(error, "args", ("",))[0] or "no answer"
-                return [*unreachable(str(words), self._shell), *check_python(machine.look())]
+                return unreachable(str(words), self._shell)
             try:
                 return await self._all(link)
             finally:
@@ -203,7 +230,8 @@ class Visit:
                 found += check_queue(one, self._shell, self._patience, native=native)
                 bar.forward(1)
         pid = (facts.info or {}).get("process_id", "")
-        return [*found, *check_python(machine.look(int(pid) if pid.isdigit() else None))]
+        self.pid = int(pid) if pid.isdigit() else None
+        return found
 
     async def _walk(self, link: Link, keys: int) -> Census:
         """Which queues there are; with names and in a hurry nobody needs to look."""
@@ -225,7 +253,8 @@ class Visit:
         dialect: DialectName = "native" if native else "portable"
         with suppress(TimeoutError, StoreError):
             async with asyncio.timeout(4 * self._limit_s):
-                return await right.look(link, self._dialer, who, dialect, queues)
+                nowhere = self._node.nowhere
+                return await right.look(link, self._dialer, who, dialect, queues, nowhere)
         return None
 
     async def _queue(self, link: Link, name: str, census: Census) -> QueueFacts:
@@ -258,7 +287,7 @@ class Visit:
     # -- repairing ---------------------------------------------------------------------------------
 
     async def repair(self, found: Sequence[Finding]) -> list[Finding]:
-        """Do what is safe; what is done is well from then on."""
+        """What concerns the queues that were seen here."""
         link = Link(self._dialer)
         with quiet():
             await link.open()
@@ -268,7 +297,7 @@ class Visit:
                 await link.close()
 
     async def _repaired(self, link: Link, one: Finding) -> Finding:
-        if one.remedy is None or one.queue is None:
+        if one.remedy is None or one.queue not in self._facts:
             return one
         try:
             async with asyncio.timeout(10 * self._limit_s):

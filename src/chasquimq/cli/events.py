@@ -95,7 +95,7 @@ def events(
         door = QueueEvents(
             queue,
             redis_url=the_url(redis_url),
-            last_event_id=await _place(place, redis_url),
+            last_event_id=await _place(place, queue, redis_url),
             events=event or None,
             names=name or None,
             count=_PAGE,
@@ -139,12 +139,12 @@ async def _rows(door: QueueEvents, until: str | None) -> AsyncIterator[QueueEven
             yield event
 
 
-async def _place(given: str, url: str | None) -> str:
+async def _place(given: str, queue: str, url: str | None) -> str:
     """An id as it is; a time as the id that stands before all events since then."""
     if _ID.fullmatch(given):
         return given
     when = read_time(given, "--from")
-    ms = moment_ms(-when if isinstance(when, timedelta) else when, await server_ms(url))
+    ms = moment_ms(-when if isinstance(when, timedelta) else when, await server_ms(url, queue))
     return f"{max(ms - 1, 0)}-{_LAST_SEQ}"
 
 

@@ -30,6 +30,8 @@ def grouped(findings: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
 def title_of(one: Finding) -> str:
     if one.queue is not None:
         return f"queue {shown(one.queue)}"
+    if "node" in one.facts:  # of a cluster
+        return f"{one.part} {shown(str(one.facts['node']))}"
     return HERE.get(one.part, "queues" if one.part == "queue" else one.part)
 
 

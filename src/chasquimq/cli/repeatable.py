@@ -72,7 +72,7 @@ def list_specs(
 
     async def look(door: Queue) -> tuple[int, list[RepeatableMeta]]:
         found = await door.get_repeatable_jobs(limit + 1)
-        return await server_ms(redis_url), found
+        return await server_ms(redis_url, queue), found
 
     now_ms, found = run_on(queue, redis_url, look)
     listed = found[:limit]
@@ -135,7 +135,7 @@ def add(
     value = _json("--data", data)
     policy, rule = _missed(missed), _backoff(backoff)
     begins, ends = _times(
-        ("--start-after", start_after), ("--end-before", end_before), url=redis_url
+        ("--start-after", start_after), ("--end-before", end_before), url=redis_url, queue=queue
     )
     screen = Screen(as_json=as_json)
 
@@ -153,7 +153,7 @@ def add(
             key=key,
         )
         fires = await door.next_fires(spec.id, NEXT_SHOWN)
-        return spec.id, await server_ms(redis_url), fires, await _find(door, spec.id)
+        return spec.id, await server_ms(redis_url, queue), fires, await _find(door, spec.id)
 
     own_key, now_ms, fires, spec = run_on(queue, redis_url, write)
     paused = spec is not None and spec.paused
@@ -223,13 +223,13 @@ def next_fires(
     if (key is None) == (cron is None and every is None):
         raise ConfigError("give the KEY of a spec, or a pattern: --cron or --every")
     what: str | RepeatPattern = _pattern(cron, tz, every) if key is None else key
-    [begins] = _times(("--after", after), url=redis_url)
+    [begins] = _times(("--after", after), url=redis_url, queue=queue)
     screen = Screen(as_json=as_json)
 
     async def look(door: Queue) -> tuple[int, list[datetime]]:
         asked = door.next_fires(what, count, after=begins)
         found = await (asked if key is None else _known(door, key, asked))
-        return await server_ms(redis_url), found
+        return await server_ms(redis_url, queue), found
 
     now_ms, found = run_on(queue, redis_url, look)
     if as_json:
@@ -358,9 +358,9 @@ def _backoff(text: str | None) -> BackoffSpec | None:
     return BackoffSpec.exponential(first, max_ms=last[0] if last else None)
 
 
-def _times(*given: tuple[str, str | None], url: str | None) -> list[int | None]:
+def _times(*given: tuple[str, str | None], url: str | None, queue: str) -> list[int | None]:
     """Moments as epoch ms; a duration counts from now on, by the server's clock."""
     times = [None if text is None else read_time(text, option) for option, text in given]
     relative = any(isinstance(time, timedelta) for time in times)
-    now_ms = run(server_ms(url)) if relative else 0
+    now_ms = run(server_ms(url, queue)) if relative else 0
     return [None if time is None else moment_ms(time, now_ms) for time in times]

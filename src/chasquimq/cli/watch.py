@@ -1,7 +1,8 @@
 """`chasqui watch`: the same as `inspect`, over and over, with what changed and how fast.
 
-1. look at the queue, or at all of them, in one round trip per tick; which queues there are is
-   looked up beside that, and seldom: it means walking over all keys of the server;
+1. look at the queue, or at all of them, in one round trip per tick and server; which queues there
+   are, and of a cluster which nodes, is looked up beside that, and seldom: it means walking over
+   all keys;
 2. draw: over the last picture in a terminal, a block per look in a pipe, a line of JSON;
 3. wait for the next tick. A server that does not answer is waited for, and the picture says so.
 """
@@ -21,6 +22,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from chasquimq import wire
+from chasquimq.address import Address
 from chasquimq.cli import render_watch
 from chasquimq.cli.aside import logged_to
 from chasquimq.cli.clock import now_ms
@@ -29,9 +31,9 @@ from chasquimq.cli.screen import Screen, plain, toned
 from chasquimq.cli.shell import AsJson, RedisUrl, examples, run, the_address
 from chasquimq.cli.shell import Group as GroupName
 from chasquimq.cli.trend import Trend
-from chasquimq.errors import ConfigError, StoreUnavailableError
+from chasquimq.errors import StoreUnavailableError
 from chasquimq.store import Dialer, Link
-from chasquimq.store.inspect import overviews
+from chasquimq.store.inspect import Overview, overviews
 from chasquimq.store.survey import Survey
 
 EXAMPLES = examples(
@@ -66,18 +68,12 @@ def watch(
     keys = None if queue is None else wire.Keys(queue)
     address = the_address(redis_url)
     view = View(queue, interval_ms, str(address))
-    dialer = Dialer(address)
-    if keys is not None:
-        dialer = dialer.of(keys.stream)
-    elif address.kind == "cluster":
-        raise ConfigError(f"{address} is a cluster, whose queues lie on several servers: name one")
-    link = Link(dialer)
-    watcher = Watcher(link, keys, group, view)
+    watcher = Watcher(address, keys, group, view)
     page: Page = Terminal(screen, view) if screen.is_live else Pipe(screen, view)
     # What a connection logs while it is mended would be written into the picture.
     quiet = logged_to(logging.NullHandler())
     with quiet, screen.until_nobody_reads(), suppress(KeyboardInterrupt, asyncio.CancelledError):
-        run(_watch(link, watcher, page, interval_ms / 1_000, count))
+        run(_watch(watcher, page, interval_ms / 1_000, count))
 
 
 class View:
@@ -103,45 +99,86 @@ class View:
         return [trend for trend in self.trends.values() if trend.last.exists]
 
 
+class Server:
+    """One of those that are looked at, and the queues it has."""
+
+    def __init__(self, dialer: Dialer, queues: list[wire.Keys]) -> None:
+        self.link = Link(dialer)
+        self.queues = queues
+
+
 class Watcher:
     """Looks at one queue, or at all."""
 
-    def __init__(self, link: Link, keys: wire.Keys | None, group: str, view: View) -> None:
-        self._link = link
+    def __init__(self, address: Address, keys: wire.Keys | None, group: str, view: View) -> None:
+        self._address = address
+        self._keys = keys
         self._group = group
         self._view = view
-        self._all = keys is None
-        self._queues = [] if keys is None else [keys]
+        self._servers: dict[Address, Server] = {}
+        self._missed = asyncio.Event()  # a look had no answer
+
+    async def open(self) -> float:
+        """Answers after how many seconds to survey again."""
+        if self._keys is None:
+            return await self.survey()
+        server = self._servers[self._address] = Server(
+            Dialer(self._address).of(self._keys.stream), [self._keys]
+        )
+        await server.link.open()
+        return float("inf")
+
+    async def close(self) -> None:
+        for server in self._servers.values():
+            await server.link.close()
 
     async def look(self) -> None:
-        view = self._view
-        patience_s = NO_PATIENCE_S if self._link.pipe is None else PATIENCE_S
+        view, servers = self._view, list(self._servers.values())
+        broken = any(server.link.pipe is None for server in servers)
+        every: list[Overview] = []
         try:
-            async with asyncio.timeout(patience_s):
-                every = await overviews(self._link, self._queues, self._group)
+            async with asyncio.timeout(NO_PATIENCE_S if broken else PATIENCE_S):
+                for server in servers:
+                    every += await overviews(server.link, server.queues, self._group)
         except (StoreUnavailableError, TimeoutError):
             view.now_ms = now_ms()
             view.away = True
+            self._missed.set()
             return
         view.now_ms = view.answered_ms = now_ms()
         view.away = False
         known, view.trends = view.trends, {}
-        for one in every:
+        for one in sorted(every, key=lambda one: one.queue):
             trend = view.trends[one.queue] = known.get(one.queue) or Trend(one)
             if trend.last is not one:
                 trend.add(one)
 
     async def survey(self) -> float:
-        """Look up which queues there are; answers after how many seconds to do so again."""
-        if not self._all:
-            return float("inf")
+        """Look up which servers there are, and which queues they have; answers after how many
+        seconds to do so again."""
         began = time.monotonic()
-        self._queues = [wire.Keys(name) for name in await Survey(self._link).queues()]
+        nodes = await asyncio.to_thread(self._address.nodes)
+        for gone in self._servers.keys() - set(nodes):
+            await self._servers.pop(gone).link.close()
+        for node in nodes:
+            if node not in self._servers:
+                fresh = Server(Dialer(node), [])
+                await fresh.link.open()
+                self._servers[node] = fresh
+            server = self._servers[node]
+            if server.link.pipe is not None:  # else a walk would wait for one that may be dead
+                names = await Survey(server.link).queues()
+                server.queues = [wire.Keys(name) for name in names]
         return max(SURVEY_S, 10 * (time.monotonic() - began))
 
     async def keep_surveying(self, pause_s: float) -> None:
-        while self._all:
-            await asyncio.sleep(pause_s)
+        """In a cluster another node may have a queue by now: who has no answer looks again."""
+        while self._keys is None:
+            self._missed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._missed.wait()
+                    await asyncio.sleep(PATIENCE_S)
             with suppress(StoreUnavailableError):
                 pause_s = await self.survey()
 
@@ -152,12 +189,9 @@ class Page(Protocol):
     def draw(self) -> None: ...
 
 
-async def _watch(
-    link: Link, watcher: Watcher, page: Page, interval_s: float, count: int | None
-) -> None:
-    await link.open()
+async def _watch(watcher: Watcher, page: Page, interval_s: float, count: int | None) -> None:
     try:
-        pause_s = await watcher.survey()
+        pause_s = await watcher.open()
         with page.opened():
             async with asyncio.TaskGroup() as tasks:
                 survey = tasks.create_task(watcher.keep_surveying(pause_s))
@@ -166,7 +200,7 @@ async def _watch(
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None  # the others were cancelled by it
     finally:
-        await link.close()
+        await watcher.close()
 
 
 async def _tick(watcher: Watcher, page: Page, interval_s: float, count: int | None) -> None:

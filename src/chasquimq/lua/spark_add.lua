@@ -27,6 +27,8 @@ if number > known then return {-3, length, 0} end
 local tag, rows, added = string.sub(KEYS[1], 1, -7), (#ARGV - 7) / width, 0
 local wanted = rows
 if width == 4 then
+  -- While the slot moves to another node, keys that are not there are refused: all or none.
+  redis.call('EXISTS', tag .. 'spark:nowhere')
   redis.call('ZCARD', tag .. 'delayed')
   for i = 10, #ARGV, 4 do if not enters(ARGV[i]) then wanted = wanted - 1 end end
 end

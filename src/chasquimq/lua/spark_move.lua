@@ -17,6 +17,8 @@ redis.call('ZCARD', tag .. 'delayed') -- a key of a wrong type is found before a
 for _, row in ipairs(rows) do
   if enters(row[2][6] or '') then wanted = wanted + 1 end
 end
+-- While the slot moves to another node, keys that are not there are refused: all or none.
+if wanted < #rows then redis.call('EXISTS', tag .. 'spark:nowhere') end
 if wanted > 0 and length + wanted > tonumber(ARGV[1]) then
   return {-1, redis.call('XLEN', KEYS[2]), length}
 end

@@ -5,7 +5,8 @@
 
 Whatever is sent here may be sent twice: it reads, or it is a script that recognises itself. So a
 connection that breaks, a server that is loading or has forgotten a script are all answered alike:
-connect again (which loads the scripts) and send once more what was not answered, in order.
+connect again (which loads the scripts) and send once more what was not answered, in order. That
+also follows a failover and a slot that moves: where to connect is asked each time.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import hiredis
 
 from chasquimq import lua
-from chasquimq.address import Address, Endpoint
+from chasquimq.address import Address, Endpoint, distrust
 from chasquimq.config import ConnectOptions
 from chasquimq.errors import (
     AccessError,
     ChasquiError,
-    ConfigError,
     StoreError,
     StoreUnavailableError,
 )
+from chasquimq.wire import Keys
 from chasquimq.wire.fault import Fault, as_error, classify
 
 log = logging.getLogger(__name__)
@@ -54,12 +55,9 @@ class Client:
         options: ConnectOptions | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        if address.kind == "cluster":
-            raise ConfigError(
-                f"{address} is a cluster, and Spark does not follow queues through one yet: give "
-                "the address of a plain server, or of Sentinels"
-            )
+        assert address.kind != "cluster" or address.key, "say of which key: address.of(key)"
         self.address = address
+        self.opened = 0  # how often it has connected: what a cursor meant before is not known now
         self._scripts = tuple(scripts)
         self._options = options or ConnectOptions()
         self._patience_s = patience_s
@@ -224,6 +222,7 @@ class Client:
             self._reader = hiredis.Reader(notEnoughData=MORE)
             self._arrived.clear()
             self._greet(self._socket)
+            self.opened += 1
         except (OSError, StoreUnavailableError):
             raise
         except ChasquiError:  # nobody but a person can mend it
@@ -247,10 +246,7 @@ class Client:
                 raw = self._encrypted(raw, self._ssl, endpoint)
         except ssl.SSLCertVerificationError as error:
             raw.close()
-            raise AccessError(
-                f"the certificate of {self.address} was refused ({error.verify_message}); "
-                "give its authority by ?ssl_ca_certs=/path"
-            ) from None
+            raise distrust(self.address, error) from None
         except OSError:
             raw.close()
             raise
@@ -305,6 +301,43 @@ class Client:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+class Clients:
+    """A client for each queue where they lie on several nodes of a cluster, else one for all. Like
+    them it belongs to one thread."""
+
+    def __init__(
+        self, address: Address, scripts: Iterable[str] = (), patience_s: float = PATIENCE_S
+    ) -> None:
+        self._address = address
+        self._scripts = tuple(scripts)
+        self._patience_s = patience_s
+        self._made: dict[str, Client] = {}
+
+    def __enter__(self) -> Clients:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for client in self._made.values():
+            client.close()
+
+    def of(self, queue: str) -> Client:
+        key = Keys(queue).stream.decode() if self._address.kind == "cluster" else ""
+        if key not in self._made:
+            address = self._address.of(key)
+            self._made[key] = Client(address, self._scripts, patience_s=self._patience_s)
+        return self._made[key]
+
+    def shared(self, queues: Iterable[str]) -> Iterator[tuple[Client, list[str]]]:
+        """Queues by their client: what is asked about several goes in one write where it can."""
+        names: dict[Client, list[str]] = {}
+        for queue in queues:
+            names.setdefault(self.of(queue), []).append(queue)
+        yield from names.items()
 
 
 def _pack(command: tuple[Arg, ...]) -> bytes:

@@ -8,7 +8,6 @@ that were named is tried by commands that fail on their arguments.
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -124,8 +123,8 @@ def working(keys: Keys) -> Iterator[tuple[str, Call]]:
 ASKED = {"append": 1, "hsetnx": 2, "rpush": 1, "sadd": 1}
 
 
-def look(client: Client, queues: Sequence[str] = ()) -> Rights:
-    nowhere = Keys(f"doctor-{uuid.uuid4().hex[:12]}")
+def look(client: Client, nowhere: Keys, queues: Sequence[str] = ()) -> Rights:
+    """`nowhere`: of a queue that does not exist, and whose keys this server would have."""
     read, write = dict(reading(nowhere)), dict(writing(nowhere))
     act, work = dict(acting(nowhere)), dict(working(nowhere))
     calls = read | write | act | work

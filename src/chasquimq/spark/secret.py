@@ -20,10 +20,11 @@ import msgspec
 from chasquimq.address import DEFAULT_URL, Address, Secret, read_url
 from chasquimq.config import Options
 from chasquimq.errors import ConfigError
+from chasquimq.wire import Keys
 
 MOST_BYTES = 65_536
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ADDRESS = re.compile(r"\s*(redis|rediss|unix)://")
+_ADDRESS = re.compile(r"\s*(rediss?(\+\w+)?|unix)://")
 _EVERYWHERE = "on the driver and on every executor"
 
 
@@ -68,6 +69,10 @@ class Where(Options, frozen=True):
             return _read(secret.strip(), f"what secretFile {self.secret_file!r}")
         address = read_url(self.url or DEFAULT_URL)
         return msgspec.structs.replace(address, password=Secret(secret))
+
+    def address_of(self, queue: str) -> Address:
+        """The same, for one that talks about this queue: of a cluster that is one of its nodes."""
+        return self.address().of(Keys(queue).stream.decode())
 
 
 def _read(url: str, which: str) -> Address:

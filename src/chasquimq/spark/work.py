@@ -159,7 +159,7 @@ class SparkWorker:
         return True
 
     def _client(self) -> Client:
-        return Client(self._where.address(), patience_s=PATIENCE_S)
+        return Client(self._where.address_of(self._queue), patience_s=PATIENCE_S)
 
 
 class Orders(NamedTuple):
@@ -216,7 +216,8 @@ def _nothing(job: Job) -> None:
 def run_task(orders: Orders) -> Batches:
     task = TaskContext.get()
     assert task is not None
-    until, address = Until(orders.options["max_runtime_ms"]), orders.where.address()
+    until = Until(orders.options["max_runtime_ms"])
+    address = orders.where.address_of(orders.queue)
     handler = load(orders.handler) if isinstance(orders.handler, str) else orders.handler
     partition = task.partitionId()
     name = name_of(orders.run_id, partition)

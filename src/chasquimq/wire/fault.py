@@ -52,6 +52,10 @@ def classify(reply: Exception) -> Fault:
         return found
     if "max number of clients" in text:
         return Fault.AWAY
+    # A script asked for a key that is not here, as one is while its slot moves to another node.
+    # Ours ask for all keys of the kind before they write.
+    if "non local key" in text:
+        return Fault.AWAY
     # What an ACL forbids inside a script, in the words of newer servers and of Redis 7.0.
     if "ACL failure" in text or "user executing the script" in text:
         return Fault.ACCESS

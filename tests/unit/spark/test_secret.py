@@ -91,6 +91,16 @@ def test_a_file_holds_an_address(tmp_path: Path, end: str) -> None:
     assert (address.username, address.password, address.db) == ("u", Secret(PASSWORD), 1)
 
 
+@pytest.mark.parametrize("kind", ["redis+cluster", "rediss+cluster", "redis+sentinel"])
+def test_a_file_holds_the_address_of_several_servers(tmp_path: Path, kind: str) -> None:
+    """It is no password, which would be sent to whoever listens in the usual place."""
+    name = "/main" if kind.endswith("sentinel") else ""
+    where = Where(secret_file=written(tmp_path, f"{kind}://u:{ENCODED}@a:7,b:8{name}\n"))
+    address = where.address()
+    assert (address.username, address.password) == ("u", Secret(PASSWORD))
+    assert [place.port for place in address.places] == [7, 8]
+
+
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_a_file_holds_the_password_alone_as_it_is(tmp_path: Path, end: str) -> None:
     path = written(tmp_path, f"{PASSWORD}{end}")

@@ -199,7 +199,9 @@ def _wire(book: Book, address: Address, shell: Shell) -> None:
         book.add(
             "server.plain-tcp",
             f"jobs and passwords travel to {address.endpoint} in the clear",
-            fix=f"export CHASQUI_REDIS_URL=rediss://{address.endpoint}/{address.db}",
+            fix=f"export CHASQUI_REDIS_URL=rediss+cluster://{address.endpoint}"
+            if shell.follows_cluster
+            else f"export CHASQUI_REDIS_URL=rediss://{address.endpoint}/{address.db}",
         )
     if address.password is None:
         book.add(

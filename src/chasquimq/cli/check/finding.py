@@ -100,10 +100,16 @@ class Book:
 class Shell:
     """Lines to paste, for this very server. They hold no secret and no user: what mends a server
     wants an operator, whose password `redis-cli` takes from $REDISCLI_AUTH. Where ours has one,
-    `chasqui` takes its URL from $CHASQUI_REDIS_URL."""
+    `chasqui` takes its URL from $CHASQUI_REDIS_URL. Of a node of a cluster: `cluster` is the
+    address that leads to all of them, which `chasqui` is given."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, cluster: Address | None = None) -> None:
         self._address = address
+        self._given = cluster or address
+
+    @property
+    def follows_cluster(self) -> bool:
+        return self._given.kind == "cluster"
 
     def redis(self, *words: object) -> str:
         return shlex.join(["redis-cli", *self._place(), *map(str, words)])
@@ -111,10 +117,18 @@ class Shell:
     def config(self, name: str, value: str) -> str:
         return self.redis("CONFIG", "SET", name, value)
 
+    def cluster(self) -> str:
+        """How to name the cluster that this node is of."""
+        endpoint = self._address.endpoint
+        if endpoint.path is not None:
+            return self.redis("CLUSTER", "SLOTS")
+        scheme = "rediss" if self._address.tls else "redis"
+        return f"export CHASQUI_REDIS_URL={scheme}+cluster://{endpoint}"
+
     def chasqui(self, *words: object) -> str:
         where: list[str] = []
-        if self._address.password is None and str(self._address) != DEFAULT_URL:
-            where = ["--redis-url", str(self._address)]
+        if self._given.password is None and str(self._given) != DEFAULT_URL:
+            where = ["--redis-url", str(self._given)]
         return shlex.join(["chasqui", *map(str, words), *where])
 
     def _place(self) -> list[str]:

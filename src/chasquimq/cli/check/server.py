@@ -156,12 +156,13 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _role(book: Book, info: Mapping[str, str], shell: Shell) -> None:
-    if info.get("cluster_enabled") == "1" or info.get("redis_mode") == "cluster":
+    in_cluster = info.get("cluster_enabled") == "1" or info.get("redis_mode") == "cluster"
+    if in_cluster and not shell.follows_cluster:
         book.add(
             "server.cluster",
-            "this is a node of a cluster, which we do not follow yet: queues whose slots lie on "
-            "other nodes are refused (MOVED), and so is every queue that moves",
-            fix=shell.redis("CLUSTER", "INFO"),
+            "this is a node of a cluster, and the address leads to it alone: queues whose slots "
+            "lie on other nodes are refused (MOVED), and so is every queue that moves",
+            fix=shell.cluster(),
         )
     if info.get("role") == "slave":
         where = f"{info.get('master_host', '?')}:{info.get('master_port', '?')}"

@@ -51,14 +51,15 @@ class Place:
 
     def dead(self, queues: Sequence[str]) -> tuple[dict[str, int], int]:
         """How many lie in each DLQ, and what time it is there."""
-        told = self._ask([("TIME",), *(("XLEN", wire.Keys(name).dlq) for name in queues)])
-        clock, *lengths = told
-        return dict(zip(queues, lengths, strict=True)), int(clock[0]) * 1000 + int(clock[1]) // 1000
+        dead: dict[str, int] = {}
+        for name in queues:
+            clock, dead[name] = self._ask(name, [("TIME",), ("XLEN", wire.Keys(name).dlq)])
+        return dead, int(clock[0]) * 1000 + int(clock[1]) // 1000
 
     def left(self, queue: str) -> dict[str, int]:
         """What Redis has now."""
         keys = wire.Keys(queue)
-        dead, jobs = self._ask([("XLEN", keys.dlq), ("XLEN", keys.stream)])
+        dead, jobs = self._ask(queue, [("XLEN", keys.dlq), ("XLEN", keys.stream)])
         return {"dead": dead, "in_queue": jobs}
 
     def rows(self, spark: SparkSession, queues: Sequence[str], *, payload: bool) -> DataFrame:
@@ -74,12 +75,12 @@ class Place:
         given = {**self.options, "queue": ",".join(queues), "view": "dlq"}
         return spark.read.format("chasqui").schema(schema).options(**given).load()
 
-    def _ask(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+    def _ask(self, queue: str, commands: list[tuple[Any, ...]]) -> list[Any]:
         from chasquimq.spark.client import Client
         from chasquimq.spark.options import where_options
         from chasquimq.wire.fault import as_error
 
-        address = where_options(self.options).address()
+        address = where_options(self.options).address_of(queue)
         with Client(address, patience_s=PATIENCE_S) as client:
             replies = client.ask_each(commands)
         for command, reply in zip(commands, replies, strict=True):

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
 import typer
 
 from chasquimq import wire
@@ -16,10 +17,11 @@ from chasquimq.cli.check.server import check_server, unreachable
 from chasquimq.cli.doctor import EXITS, show
 from chasquimq.cli.exits import Exit
 from chasquimq.cli.moment import read_duration
+from chasquimq.cli.nodes import Node, nodes_of
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, RedisUrl, examples, the_address, the_url
 from chasquimq.config import ConnectOptions
-from chasquimq.errors import ChasquiError
+from chasquimq.errors import ChasquiError, StoreError
 from chasquimq.store.exam.server import ServerFacts
 from chasquimq.wire.info import parse_info
 
@@ -66,7 +68,7 @@ def doctor(
 
     screen = Screen(as_json=as_json)
     address = the_address(redis_url)
-    found = check_spark(exam.look()) + _server(address, queues or ())
+    found = check_spark(exam.look()) + _servers(address, queues or ())
     if session and worst(found) is not PROBLEM:
         found += _session(address, the_url(redis_url), limit_s)
     if as_json:
@@ -76,15 +78,29 @@ def doctor(
     raise typer.Exit(EXITS.get(worst(found), Exit.DONE))
 
 
-def _server(address: Address, queues: Sequence[str]) -> list[Finding]:
+def _servers(address: Address, queues: Sequence[str]) -> list[Finding]:
+    """Of a cluster: each node, or those that have the queues."""
+    try:
+        nodes = nodes_of(address, queues)
+    except StoreError as error:
+        return unreachable(str(error.args[0]), Shell(address))
+    found: list[Finding] = []
+    for node in nodes:
+        told = {} if node.name is None else {"node": node.name}
+        some = _server(node, Shell(node.address, address))
+        found += [msgspec.structs.replace(one, facts={**one.facts, **told}) for one in some]
+    return found
+
+
+def _server(node: Node, shell: Shell) -> list[Finding]:
     from chasquimq.cli.check.spark import OF_THE_SERVER, check_rights
     from chasquimq.spark import right
     from chasquimq.spark.client import Client
 
-    shell, facts = Shell(address), ServerFacts(hidden=[])
+    facts = ServerFacts(hidden=[])
     found: list[Finding] = []
     try:
-        with Client(address, options=HASTY, patience_s=0) as client:
+        with Client(node.address, options=HASTY, patience_s=0) as client:
             info, known = client.ask_each([("INFO",), ("COMMAND", "INFO", "xcfgset")])
             if isinstance(info, bytes):
                 facts.info = parse_info(info)
@@ -93,7 +109,7 @@ def _server(address: Address, queues: Sequence[str]) -> list[Finding]:
             if isinstance(known, list):
                 facts.knows_idmp = bool(known and known[0])
             found += [one for one in check_server(facts, shell) if one.code in OF_THE_SERVER]
-            found += check_rights(right.look(client, queues), shell)
+            found += check_rights(right.look(client, node.nowhere, node.queues), shell)
     except ChasquiError as error:
         if worst(found) is not PROBLEM:  # else it has been said why: a replica takes no writes
             found += unreachable(str(error.args[0]), shell)
@@ -110,6 +126,6 @@ def _session(address: Address, url: str, limit_s: float) -> list[Finding]:
         print("starting Spark, which takes a while ...", file=sys.stderr)
     queue = f"chasqui-doctor-{uuid.uuid4().hex[:12]}"
     ended = trial.run(queue, url, limit_s)
-    with Client(address, options=HASTY) as client:
+    with Client(address.of(wire.Keys(queue).stream.decode()), options=HASTY) as client:
         left = trial.clear(client, queue)
     return check_session(ended, left, Shell(address))

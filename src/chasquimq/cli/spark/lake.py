@@ -88,8 +88,9 @@ def lake(
 
 
 def reached(queues: Sequence[str], where: Mapping[str, str], allow_loss: bool) -> dict[str, str]:
-    """Options of the queries; raises, if the server cannot be reached."""
-    reach(where)
+    """Options of the queries; raises, if a server cannot be reached."""
+    for queue in queues:
+        reach(where, queue)
     loss = {"failOnDataLoss": str(not allow_loss).lower()}
     return {**where, "queue": ",".join(queues), **loss}
 

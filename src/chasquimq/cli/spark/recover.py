@@ -17,6 +17,7 @@ from chasquimq.cli.near import near
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, DryRun, QueueName, RedisUrl, Yes, examples, the_address
 from chasquimq.errors import ConfigError, StoreError
+from chasquimq.wire import Keys
 
 if TYPE_CHECKING:
     from chasquimq.spark.client import Client
@@ -93,7 +94,8 @@ def recover(
     from chasquimq.spark.write import recover as runs
 
     screen = Screen(as_json=as_json)
-    with Client(the_address(redis_url), runs.SCRIPTS, patience_s=PATIENCE_S) as client:
+    address = the_address(redis_url).of(Keys(queue).stream.decode())
+    with Client(address, runs.SCRIPTS, patience_s=PATIENCE_S) as client:
         found = runs.unfinished(client, queue)
         if not (names or complete or abort):
             _list_runs(screen, queue, found)

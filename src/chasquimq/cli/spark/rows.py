@@ -57,7 +57,8 @@ class Watch:
         from chasquimq.spark.write.run import Run
 
         run = Run(self._options.queue, self._options.run_id or "")
-        with Client(self._options.where.address(), patience_s=PATIENCE_S) as client:
+        address = self._options.where.address_of(run.queue)
+        with Client(address, patience_s=PATIENCE_S) as client:
             return progress.look(client, run)
 
     def _follow(self) -> None:

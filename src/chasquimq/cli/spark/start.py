@@ -67,14 +67,15 @@ def where(redis_url: str | None, secret_file: str | None, master: str | None) ->
     return {"urlEnv": URL_VARIABLE}
 
 
-def reach(options: Mapping[str, str]) -> None:
+def reach(options: Mapping[str, str], queue: str) -> None:
     """Raise, if the server is away or does not let us in: Spark takes a while to start, and longer
     to find out."""
     need_spark()
     from chasquimq.spark.client import Client
     from chasquimq.spark.options import where_options
 
-    with Client(where_options(options).address(), patience_s=PATIENCE_S) as client:
+    address = where_options(options).address_of(queue)
+    with Client(address, patience_s=PATIENCE_S) as client:
         client.ask("PING")
 
 

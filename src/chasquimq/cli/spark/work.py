@@ -256,7 +256,8 @@ def _watch(queue: str, said: dict[str, str], ended: threading.Event) -> None:
         url=said.get("url"), url_env=said.get("urlEnv"), secret_file=said.get("secretFile")
     )
     most = done = 0
-    with Client(place.address(), patience_s=0) as client, Bar(f"work {queue}", 0, "jobs") as bar:
+    address = place.address_of(queue)
+    with Client(address, patience_s=0) as client, Bar(f"work {queue}", 0, "jobs") as bar:
         while not ended.wait(LOOK_S):
             try:
                 left = client.ask("XLEN", Keys(queue).stream)

@@ -33,7 +33,7 @@ from chasquimq.spark.act.task import (
     acting,
     notes_key,
 )
-from chasquimq.spark.client import Client
+from chasquimq.spark.client import Client, Clients
 from chasquimq.spark.options import where_options
 from chasquimq.spark.write import ready
 from chasquimq.wire import Keys
@@ -116,21 +116,22 @@ def carry_out(
 ) -> Done:
     if not len(choice):
         return Done(OUTCOMES.empty_table(), 0)
-    with Client(order.where.address(), ready.SCRIPTS) as client:
+    with Clients(order.where.address(), ready.SCRIPTS) as clients:
         if order.dry_run:
             return Done(_run(spark, choice, order, acting), 0)
         for queue in choice.queues:
-            _make_ready(client, order.verb, Keys(queue))
+            _make_ready(clients.of(queue), order.verb, Keys(queue))
         try:
             with _telling(choice, order, progress):
                 outcomes = _run(spark, choice, order, acting)
         except BaseException as error:  # Ctrl-C is one, too
-            _add_note(client, choice, order, error)
+            _add_note(clients, choice, order, error)
             raise
-        done = Done(outcomes, _noted(client, choice, order))
+        done = Done(outcomes, _noted(clients, choice, order))
         if progress is not None:
             progress(done.noted)
-        client.ask_each([("UNLINK", notes_key(Keys(queue), order.run)) for queue in choice.queues])
+        for queue in choice.queues:
+            clients.of(queue).ask_each([("UNLINK", notes_key(Keys(queue), order.run))])
     told = done.totals().get(DONE[order.verb], 0)
     if told != done.noted:
         log.warning(
@@ -166,14 +167,17 @@ def share_out(jobs: int, rate: float | None) -> tuple[int, float | None]:
     return tasks, rate / tasks
 
 
-def _noted(client: Client, choice: Choice, order: Order) -> int:
-    asked = [("BITCOUNT", notes_key(Keys(queue), order.run)) for queue in choice.queues]
-    return sum(one for one in client.ask_each(asked) if isinstance(one, int))
+def _noted(clients: Clients, choice: Choice, order: Order) -> int:
+    noted = 0
+    for client, queues in clients.shared(choice.queues):
+        asked = [("BITCOUNT", notes_key(Keys(queue), order.run)) for queue in queues]
+        noted += sum(one for one in client.ask_each(asked) if isinstance(one, int))
+    return noted
 
 
-def _add_note(client: Client, choice: Choice, order: Order, error: BaseException) -> None:
+def _add_note(clients: Clients, choice: Choice, order: Order, error: BaseException) -> None:
     with suppress(ChasquiError):
-        if count := _noted(client, choice, order):
+        if count := _noted(clients, choice, order):
             done = DONE[order.verb]
             error.add_note(f"{count:,} jobs were {done} before this; to go on, do it again")
 
@@ -187,10 +191,10 @@ def _telling(choice: Choice, order: Order, progress: Progress) -> Iterator[None]
     ended = threading.Event()
 
     def watch() -> None:
-        with Client(order.where.address(), patience_s=0) as client:
+        with Clients(order.where.address(), patience_s=0) as clients:
             while not ended.wait(LOOK_S):
                 with suppress(ChasquiError):
-                    progress(_noted(client, choice, order))
+                    progress(_noted(clients, choice, order))
 
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()

@@ -17,7 +17,7 @@ from chasquimq import lua, wire
 from chasquimq.errors import WireError
 from chasquimq.policy.pace import Pace
 from chasquimq.spark.act.choice import PAGE
-from chasquimq.spark.client import Client
+from chasquimq.spark.client import Client, Clients
 from chasquimq.spark.read import scan
 from chasquimq.spark.secret import Where
 from chasquimq.wire import Keys, Revival
@@ -73,9 +73,10 @@ def acting(order: Order) -> Act:
 
     def act(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pace = Pace(order.rate, PAGE)
-        with Client(order.where.address(), SCRIPTS) as client:
+        with Clients(order.where.address(), SCRIPTS) as clients:
             for page in (page for batch in batches for page in batch.to_pylist()):
-                told = _Page(client, order, page["queue"], page["bit"], page["entry_ids"])
+                queue = page["queue"]
+                told = _Page(clients.of(queue), order, queue, page["bit"], page["entry_ids"])
                 columns = [*zip(*told.outcomes(pace), strict=True)]
                 yield pa.RecordBatch.from_arrays(
                     [pa.array(column, pa.string()) for column in columns], schema=OUTCOMES

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from chasquimq.errors import ConfigError
-from chasquimq.spark.client import Client
+from chasquimq.spark.client import Client, Clients
 from chasquimq.spark.decode import decoder
 from chasquimq.spark.options import SourceOptions
 from chasquimq.spark.read import plan, scan
@@ -34,14 +34,15 @@ class BatchReader(DataSourceReader):
         self._wanted = Wanted(options.queues)
 
     def partitions(self) -> list[InputPartition]:
-        with Client(self._options.where.address(), plan.SCRIPTS) as client:
-            parts = plan.plan(client, self._options, self._wanted)
+        with Clients(self._options.where.address(), plan.SCRIPTS) as clients:
+            parts = plan.plan(clients, self._options, self._wanted)
         # Without a partition Spark would call read() with one that nobody made.
         return parts or [Picked(self._options.queues[0], ())]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         decode = decoder(partition.queue, self._schema, self._options)
-        with seldom(), Client(self._options.where.address(), scan.SCRIPTS) as client:
+        address = self._options.where.address_of(partition.queue)
+        with seldom(), Client(address, scan.SCRIPTS) as client:
             for page in pages(client, partition, self._options):
                 yield decode.batch(page)
 

@@ -11,11 +11,11 @@ import logging
 from collections.abc import Iterable
 
 from chasquimq.errors import ConfigError, DataLossError
-from chasquimq.spark.client import Client
+from chasquimq.spark.client import Clients
 from chasquimq.spark.options import SourceOptions
 from chasquimq.spark.place import Place
 from chasquimq.spark.read.mark import Mark, Offset, Span, read_mark, share, write_mark
-from chasquimq.spark.read.walk import SCRIPT, Stream, locate, look, walk
+from chasquimq.spark.read.walk import SCRIPT, Stream, Walked, locate, look, walk
 from chasquimq.wire import Keys
 
 log = logging.getLogger(__name__)
@@ -35,10 +35,10 @@ def report(options: SourceOptions, queue: str, lost: int | None, after: Place | 
 
 
 class Follow:
-    """Lives as long as the query: its connection mends itself."""
+    """Lives as long as the query: its connections mend themselves."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self.client = Client(options.where.address(), [SCRIPT])
+        self.clients = Clients(options.where.address(), [SCRIPT])
         self.counted = options.view == "events"
         self._options = options
         self._target: dict[str, Mark] = {}
@@ -49,9 +49,14 @@ class Follow:
         return keys.events if self.counted else keys.dlq
 
     def look(self, queues: Iterable[str]) -> dict[str, Stream]:
-        names = list(queues)
-        streams = look(self.client, [self.key(queue) for queue in names])
-        return dict(zip(names, streams, strict=True))
+        found: dict[str, Stream] = {}
+        for client, names in self.clients.shared(queues):
+            streams = look(client, [self.key(queue) for queue in names])
+            found.update(zip(names, streams, strict=True))
+        return found
+
+    def walk(self, queue: str, begin: Mark, upto: Place, most: int | None = None) -> Walked:
+        return walk(self.clients.of(queue), self.key(queue), begin, upto, most)
 
     def aim(self) -> None:
         """No further than to what is there now."""
@@ -117,13 +122,16 @@ class Follow:
                 f"queue {queue!r:.80} cannot be read from {place} on: by the server's clock it is "
                 f"only {stream.now_ms}; begin at startingOffsets=latest"
             )
-        return locate(self.client, self.key(queue), stream, place.before)
+        return self._locate(queue, stream, place.before)
+
+    def _locate(self, queue: str, stream: Stream, place: Place) -> Mark:
+        return locate(self.clients.of(queue), self.key(queue), stream, place)
 
     def _anew(self, queue: str, stream: Stream, place: Place) -> Mark:
         """Where to go on in a stream that was deleted and made anew, or went back to an older
         state: behind what was read, if its ids have got there; else all that is there is new."""
         if stream.first <= place <= stream.last:
-            return locate(self.client, self.key(queue), stream, place)
+            return self._locate(queue, stream, place)
         return stream.head
 
     def _shorten(self, spans: dict[str, Span], most: int) -> dict[str, Span]:
@@ -133,7 +141,7 @@ class Follow:
         for queue, rows in share(most, sizes).items():
             if rows < sizes[queue]:
                 begin, end, told = spans[queue]
-                walked = walk(self.client, self.key(queue), begin, end.place, rows)
+                walked = self.walk(queue, begin, end.place, rows)
                 there = walked.over or walked.mark.place == end.place
                 spans[queue] = Span(begin, end if there else walked.mark, told)
         return spans
@@ -143,4 +151,4 @@ class Follow:
         if self.counted:
             gone = max(0, self._seen[queue].gone(span.begin))
             return max(0, span.end.n - span.begin.n - gone)
-        return walk(self.client, self.key(queue), span.begin, span.end.place, most + 1).rows
+        return self.walk(queue, span.begin, span.end.place, most + 1).rows

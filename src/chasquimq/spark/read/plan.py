@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from chasquimq.errors import StoreError
-from chasquimq.spark.client import Client
+from chasquimq.spark.client import Clients
 from chasquimq.spark.options import IN_STREAMS, SourceOptions, View
 from chasquimq.spark.place import Place, Range, read_place
 from chasquimq.spark.read.cut import Survey
@@ -45,8 +45,8 @@ def key_of(view: View, queue: str) -> bytes:
     return KINDS[view][1](Keys(queue))
 
 
-def plan(client: Client, options: SourceOptions, wanted: Wanted) -> list[InputPartition]:
-    planner = _Planner(client, options, wanted)
+def plan(clients: Clients, options: SourceOptions, wanted: Wanted) -> list[InputPartition]:
+    planner = _Planner(clients, options, wanted)
     if options.view in KINDS:
         planner.check_kinds()
     if wanted.ids is not None:
@@ -59,8 +59,8 @@ def plan(client: Client, options: SourceOptions, wanted: Wanted) -> list[InputPa
 
 
 class _Planner:
-    def __init__(self, client: Client, options: SourceOptions, wanted: Wanted) -> None:
-        self._client = client
+    def __init__(self, clients: Clients, options: SourceOptions, wanted: Wanted) -> None:
+        self._clients = clients
         self._options = options
         self._wanted = wanted
         self._keys = {
@@ -69,17 +69,18 @@ class _Planner:
 
     def check_kinds(self) -> None:
         wanted = KINDS[self._options.view][0]
-        replies = self._client.ask_each([("TYPE", key) for key in self._keys.values()])
-        for (queue, key), reply in zip(self._keys.items(), replies, strict=True):
-            if isinstance(reply, Exception):
-                raise as_error(reply, "TYPE")
-            kind = reply.decode()
-            if kind not in (wanted, "none"):
-                raise StoreError(
-                    f"view {self._options.view} of queue {queue!r}: the key "
-                    f"{key.decode()} holds a {kind}, not a {wanted}, so another program wrote it; "
-                    "is this the right server and database?"
-                )
+        for client, queues in self._clients.shared(self._keys):
+            replies = client.ask_each([("TYPE", self._keys[queue]) for queue in queues])
+            for queue, reply in zip(queues, replies, strict=True):
+                if isinstance(reply, Exception):
+                    raise as_error(reply, "TYPE")
+                kind = reply.decode()
+                if kind not in (wanted, "none"):
+                    raise StoreError(
+                        f"view {self._options.view} of queue {queue!r}: the key "
+                        f"{self._keys[queue].decode()} holds a {kind}, not a {wanted}, so another "
+                        "program wrote it; is this the right server and database?"
+                    )
 
     # -- streams ---------------------------------------------------------------------------------
 
@@ -100,19 +101,20 @@ class _Planner:
 
     def _stream(self, queue: str) -> Survey | None:
         key, stretch = self._keys[queue], self._stretch(queue)
-        probe = Prober(self._client, key)
+        client = self._clients.of(queue)
+        probe = Prober(client, key)
         if stretch.after >= stretch.upto:
             return None
         [last] = probe([Look(stretch, back=True, most=1)])
         if not last.many:
             return None
-        length = self._client.ask("XLEN", key)
+        length = client.ask("XLEN", key)
         return Survey(Range(stretch.after, last.near), length, stretch == EVERYTHING, probe)
 
     def _pending(self, queue: str) -> Survey | None:
         """What is pending are entries of the stream, so it is cut where the stream would be."""
-        key = self._keys[queue]
-        [told] = self._client.ask_each([("XPENDING", key, self._options.group)])
+        client, key = self._clients.of(queue), self._keys[queue]
+        [told] = client.ask_each([("XPENDING", key, self._options.group)])
         if isinstance(told, Exception):
             if classify(told) is Fault.GROUP:
                 return None
@@ -125,7 +127,7 @@ class _Planner:
         stretch = Range(max(old.after, all_of_it.after), min(old.upto, all_of_it.upto))
         if stretch.after >= stretch.upto:
             return None
-        return Survey(stretch, length, stretch == all_of_it, Prober(self._client, key))
+        return Survey(stretch, length, stretch == all_of_it, Prober(client, key))
 
     def _stretch(self, queue: str) -> Range:
         """From where to where, as the options and the filters say."""
@@ -148,11 +150,12 @@ class _Planner:
         sizes: Sizes = {}
         for queue, key in self._keys.items():
             limits = ("-inf" if low == "" else f"({low}", "+inf" if high == "" else high)
-            sizes[queue] = self._client.ask("ZCOUNT", key, *limits)
+            sizes[queue] = self._clients.of(queue).ask("ZCOUNT", key, *limits)
         for queue, parts in self._shares(sizes).items():
             args: tuple[Any, ...] = (parts, low, high, CUT_BYTES)
             after = Bound(str(low).encode()) if low != "" else None
-            for score, member in self._client.run("spark_ranks", (self._keys[queue],), args):
+            client = self._clients.of(queue)
+            for score, member in client.run("spark_ranks", (self._keys[queue],), args):
                 yield Members(queue, after, Bound(score, member))
                 after = Bound(score, member)
 

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from chasquimq.spark.client import Client
+from chasquimq.spark.read.names import names
 from chasquimq.spark.read.scan import PAGE_BYTES, Page
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import Fault, as_error, classify
-
-STEP = 1_000  # keys that a SCAN looks at
-_GLOB = re.compile(rb"([*?\[\]\\^-])")
 
 
 def results(client: Client, keys: Keys, most: int) -> Iterator[Page]:
     """`(job id, value, ttl in ms or -1)`. What expires meanwhile and what is no string is left
     out, as it is for whoever asks for a result."""
     prefix = keys.result("")
-    for names in _names(client, prefix):
-        for chunk in _chunks(client, names, most):
+    for some in names(client, keys, prefix):
+        for chunk in _chunks(client, some, most):
             page = _page(client, prefix, chunk)
             if page:
                 yield page
 
 
-def _names(client: Client, prefix: bytes) -> Iterator[list[bytes]]:
-    pattern = _GLOB.sub(rb"\\\1", prefix) + b"*"
-    known: set[bytes] = set()  # a SCAN may tell a key twice
-    names: list[bytes] = []
-    cursor = b""
-    while cursor != b"0":
-        cursor, found = client.ask("SCAN", cursor or b"0", "MATCH", pattern, "COUNT", STEP)
-        fresh = set(found) - known
-        known |= fresh
-        names += fresh
-        if len(names) >= STEP or cursor == b"0":
-            yield names
-            names = []
-
-
-def _chunks(client: Client, names: list[bytes], most: int) -> Iterator[dict[bytes, int]]:
+def _chunks(client: Client, found: list[bytes], most: int) -> Iterator[dict[bytes, int]]:
     """Keys and how long they live, as many as fit into a page."""
-    asked = client.ask_each([(verb, name) for name in names for verb in ("STRLEN", "PTTL")])
+    asked = client.ask_each([(verb, name) for name in found for verb in ("STRLEN", "PTTL")])
     chunk: dict[bytes, int] = {}
     size = 0
-    for name, length, ttl in zip(names, asked[::2], asked[1::2], strict=True):
+    for name, length, ttl in zip(found, asked[::2], asked[1::2], strict=True):
         if not _there(length, ttl):
             continue
         if chunk and (len(chunk) == most or size + length > PAGE_BYTES):

@@ -33,7 +33,7 @@ from chasquimq.spark.read.follow import Follow, report
 from chasquimq.spark.read.mark import Offset, Span, read_spans, share
 from chasquimq.spark.read.part import Part
 from chasquimq.spark.read.scan import entries
-from chasquimq.spark.read.walk import Stream, walk
+from chasquimq.spark.read.walk import Stream
 from chasquimq.wire import Keys
 
 
@@ -110,7 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if follow.counted and not (gone and stream.deleted > stream.first):
             there = max(0, rows - gone)
         else:
-            there = walk(follow.client, follow.key(queue), begin, end.place).rows
+            there = follow.walk(queue, begin, end.place).rows
         if follow.counted and there < rows:
             report(self._options, queue, rows - there, begin.place)
         return there
@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Each part knows what it must hold; the last one, whatever else the batch must."""
         follow, (mark, end, _) = self._follow, span
         for left in range(parts, 1, -1):
-            walked = walk(follow.client, follow.key(queue), mark, end.place, -(-rows // left))
+            walked = follow.walk(queue, mark, end.place, -(-rows // left))
             if walked.over:
                 break
             yield self._part(queue, span._replace(begin=mark, end=walked.mark), walked.rows)
@@ -135,7 +135,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         if self._following is not None:
-            self._following.client.close()
+            self._following.clients.close()
 
     @property
     def _follow(self) -> Follow:
@@ -150,7 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         decode = decoder(queue, self._schema, self._options)
         keys, got = Keys(queue), 0
         key = keys.events if self._options.view == "events" else keys.dlq
-        with seldom(), Client(self._options.where.address()) as client:
+        with seldom(), Client(self._options.where.address_of(queue)) as client:
             for page in entries(client, key, after, partition.upto, self._options.fetch_size):
                 got += len(page)
                 yield decode.batch(page)

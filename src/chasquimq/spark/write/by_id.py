@@ -2,11 +2,13 @@
 
 One script looks for a marker of each id, adds those rows that have none, and marks them. So rows
 may come in any order, in any partitions and in any number of runs while their markers live; of rows
-with one id the first wins.
+with one id the first wins. The run counts the chunks of each attempt: a server that has counted
+less than was answered took over from one that was lost, with rows that were in.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -41,25 +43,26 @@ class ById:
         self, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]
     ) -> WriterCommitMessage:
         options, run = self._options, self._run
-        with Client(options.where.address(), SCRIPTS) as client:
+        with Client(options.where.address_of(options.queue), SCRIPTS) as client:
             needed = ready.needed(self._layout, options) | ready.BY_ID
             ready.make_ready(client, options.queue, needed)
             begun = runs.begin(client, run, "id", partition, options.marker_ttl_ms)
             if begun.state == runs.DONE:
                 return Written(partition, attempt)
             scribe = Scribe(self._layout, options, run.run_id, partition, begun.created_ms)
-            sender = Sender(client, options, run, partition, self._call)
+            field = f"chunks:{partition}:{attempt}-{uuid.uuid4().hex[:12]}"
+            sender = Sender(client, options, run, partition, lambda one: self._call(field, one))
             rows = scribe.rows(batches)
             for chunk in chunks(rows, most_rows(options), options.chunk_bytes, wide=True):
                 sender.send(chunk)
             sender.finish()
-            return Written(partition, attempt, scribe.count)
+            return Written(partition, attempt, scribe.count, (field, sender.counted))
 
-    def _call(self, chunk: Chunk) -> tuple[lua.Arg, ...]:
+    def _call(self, field: str, chunk: Chunk) -> tuple[lua.Arg, ...]:
         options = self._options
         keys = (Keys(options.queue).stream, self._run.key)
         args: list[lua.Arg] = [options.marker_ttl_ms, options.max_stream_len]
-        args += (options.events_max_stream_len, rate(options))
+        args += (options.events_max_stream_len, rate(options), field)
         return lua.call("spark_add_ids", keys, [*args, *chunk.args])
 
     def commit(self, messages: Messages) -> None:

@@ -24,7 +24,7 @@ ABORT_S = 5.0  # a write that failed is not worth more patience
 
 def commit(options: SinkOptions, run: Run, messages: Messages) -> None:
     """All tasks have ended. StoreError if Redis has not counted just the rows they brought."""
-    with Client(options.where.address(), runs.SCRIPTS) as client:
+    with Client(options.where.address_of(options.queue), runs.SCRIPTS) as client:
         rows, skipped = _totals(client, run)
         brought = _brought(messages)
         if brought is not None and brought != rows + skipped:
@@ -41,7 +41,8 @@ def commit(options: SinkOptions, run: Run, messages: Messages) -> None:
 
 
 def commit_ids(options: SinkOptions, run: Run, messages: Messages) -> None:
-    with Client(options.where.address(), runs.SCRIPTS) as client:
+    with Client(options.where.address_of(options.queue), runs.SCRIPTS) as client:
+        _check_chunks(client, options, run, messages)
         rows, skipped = _totals(client, run)
         brought = _brought(messages)
         if brought is not None:
@@ -51,10 +52,22 @@ def commit_ids(options: SinkOptions, run: Run, messages: Messages) -> None:
     _tell(options, run, rows, skipped, brought is None)
 
 
+def _check_chunks(client: Client, options: SinkOptions, run: Run, messages: Messages) -> None:
+    """StoreError if a server took over that has not all that its predecessor has told of."""
+    told = dict(one.chunks for one in messages if isinstance(one, Written) and one.chunks[1])
+    for first in range(0, len(told), FORGET):
+        fields = [*told][first : first + FORGET]
+        counted = client.ask("HMGET", run.key, *fields)
+        for field, count in zip(fields, counted, strict=True):
+            if int(count or 0) < told[field]:
+                raise _differs(options, run, told[field], int(count or 0), "chunks")
+        client.ask("HDEL", run.key, *fields)
+
+
 def abort(options: SinkOptions, run: Run) -> None:
     """Markers stay, so that the same run can go on."""
     try:
-        with Client(options.where.address(), patience_s=ABORT_S) as client:
+        with Client(options.where.address_of(options.queue), patience_s=ABORT_S) as client:
             rows, _ = _totals(client, run)
     except ChasquiError as error:
         log.warning(
@@ -82,11 +95,14 @@ def _brought(messages: Messages) -> int | None:
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
-def _differs(options: SinkOptions, run: Run, brought: int, counted: int) -> StoreError:
+def _differs(
+    options: SinkOptions, run: Run, brought: int, counted: int, what: str = "rows"
+) -> StoreError:
     if counted < brought:
         why = (
-            "the server lost its data meanwhile (was it flushed, or restarted without an "
-            f"append-only file?), or markerTtlMs ({options.marker_ttl_ms}) is too short"
+            "the server lost its data meanwhile (was it flushed, restarted without an append-only "
+            f"file, or lost to a replica?), or markerTtlMs ({options.marker_ttl_ms}) is too short; "
+            f"write again with runId={run.run_id} to add what is missing"
         )
     else:
         why = (
@@ -94,7 +110,7 @@ def _differs(options: SinkOptions, run: Run, brought: int, counted: int) -> Stor
             "data a runId of its own"
         )
     return StoreError(
-        f"the tasks of run {run.run_id} brought {brought} rows, and Redis has counted {counted} "
+        f"the tasks of run {run.run_id} brought {brought} {what}, and Redis has counted {counted} "
         f"in queue {run.queue!r}: {why}"
     )
 

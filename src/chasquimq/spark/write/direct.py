@@ -45,7 +45,7 @@ class Direct:
         self, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]
     ) -> WriterCommitMessage:
         options, run = self._options, self._run
-        with Client(options.where.address(), SCRIPTS) as client:
+        with Client(options.where.address_of(options.queue), SCRIPTS) as client:
             ready.make_ready(client, options.queue, ready.needed(self._layout, options))
             begun = runs.begin(client, run, "direct", partition, options.marker_ttl_ms)
             if begun.state == runs.DONE:

@@ -7,19 +7,18 @@ seen, and its stages can go. Needs neither Spark nor Java.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from typing import Any, Literal, NamedTuple
 
 from chasquimq.errors import StoreError
 from chasquimq.spark.client import Client
+from chasquimq.spark.read.names import names
 from chasquimq.spark.write import move
 from chasquimq.spark.write import run as runs
 from chasquimq.spark.write.run import Run
 from chasquimq.wire import Keys
 
 SCRIPTS = move.SCRIPTS
-PAGE = 1_000
 TTL_MS, DEFAULT_STREAM_LEN = 86_400_000, 1_000_000  # as of the sink
 
 # What helps: move the rest, delete it, go on without what is gone, or run the write again.
@@ -115,16 +114,8 @@ def _give_up(client: Client, one: Unfinished) -> int:
 
 def _runs(client: Client, queue: str) -> Iterator[bytes]:
     prefix = Keys(queue).tag + b"spark:"
-    # Names of queues may hold what SCAN takes for a pattern.
-    pattern = re.sub(rb"([\\*?\[\]^-])", rb"\\\1", prefix) + b"*"
-    found: set[bytes] = set()  # SCAN may tell a key twice
-    cursor: bytes | int = 0
-    while True:
-        cursor, keys = client.ask("SCAN", cursor, "MATCH", pattern, "COUNT", PAGE, "TYPE", "hash")
-        found.update(key for key in keys if b":" not in key[len(prefix) :])
-        if int(cursor) == 0:
-            break
-    yield from found
+    for some in names(client, Keys(queue), prefix, "TYPE", "hash"):
+        yield from (key for key in some if b":" not in key[len(prefix) :])
 
 
 def _look(client: Client, queue: str, key: bytes, now_ms: int) -> Unfinished | None:

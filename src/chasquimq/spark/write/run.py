@@ -8,6 +8,8 @@
                                              query, batch    of a stream
                                              rows        how many are in the queue
                                              skipped     how many were not wanted there
+                                             part:<n>    direct: chunks of a partition that are in
+                                             chunks:<n>:<attempt>    id: chunks of an attempt
                                              total       staged: how many a manifest promises
                                              moved       staged: how many of them left their stage
                                              max_stream_len, events_len, ttl_ms, rate    staged:

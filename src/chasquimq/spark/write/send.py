@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 IN_FLIGHT = 8  # chunks on their way while the next are encoded
 PAUSE_S, MAX_PAUSE_S = 0.02, 1.0  # between two looks at a full queue
-FULL, DIFFERS, GAP, NOT_YET = -1, -2, -3, -4
+ADDED, FULL, DIFFERS, GAP, NOT_YET = 1, -1, -2, -3, -4
 
 Command = tuple[Arg, ...]
 
@@ -42,7 +42,7 @@ class _Told(NamedTuple):
     answer: int
     length: int  # of the stream
     wanted: int  # room that the chunk needs there
-    wait_ms: int = 0  # NOT_YET: until its turn
+    more: int = 0  # NOT_YET: ms until its turn; added by id: how many of ours Redis has counted
 
 
 class Sender:
@@ -62,6 +62,7 @@ class Sender:
         self._partition = partition
         self._write = write
         self._sent: deque[Chunk] = deque()
+        self.counted = 0  # chunks of ours that Redis has counted, where it does
 
     def send(self, chunk: Chunk) -> None:
         if self._options.rows_per_second is not None:
@@ -94,6 +95,10 @@ class Sender:
         told = _Told(*reply)
         if told.answer == DIFFERS:
             raise InputChangedError(self._partition, chunk.number)
+        if told.answer == ADDED and told.more:
+            self.counted += 1
+            if told.more < self.counted:  # a server that took over knows less than was told us
+                raise self._lost(chunk)
         return told
 
     def _press(self, chunk: Chunk) -> None:
@@ -105,7 +110,7 @@ class Sender:
             if told.answer == GAP:
                 raise self._lost(chunk)
             if told.answer == NOT_YET:
-                self._rest(told.wait_ms / 1000)
+                self._rest(told.more / 1000)
                 begun = time.monotonic()  # there was room, so nobody has waited for any
                 continue
             if told.answer != FULL:
@@ -160,8 +165,8 @@ class Sender:
         return StoreError(
             f"chunk {chunk.number} of partition {self._partition} has come, but what the server "
             "knew of those in front of it, or of the whole run, is gone: it lost its data (was it "
-            "flushed, or restarted without an append-only file?), or markerTtlMs "
-            f"({self._options.marker_ttl_ms}) is over"
+            "flushed, restarted without an append-only file, or lost to a replica?), or "
+            f"markerTtlMs ({self._options.marker_ttl_ms}) is over"
         )
 
     def _error(self, reply: Exception) -> ChasquiError:

@@ -69,7 +69,7 @@ class Staged:
         self, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]
     ) -> WriterCommitMessage:
         options, run = self._options, self._run
-        with Client(options.where.address(), SCRIPTS) as client:
+        with Client(options.where.address_of(options.queue), SCRIPTS) as client:
             self._make_ready(client)
             begun = runs.begin(client, run, "staged", partition, options.marker_ttl_ms)
             if begun.state != runs.OPEN:
@@ -93,7 +93,7 @@ class Staged:
         if stages and all(stage.state == runs.DONE for stage in stages):
             log.warning("run %s is in queue %s already: nothing was added", run.run_id, run.queue)
             return
-        with Client(options.where.address(), SCRIPTS) as client:
+        with Client(options.where.address_of(options.queue), SCRIPTS) as client:
             self._make_ready(client)
             if all(stage.state == runs.OPEN for stage in stages):
                 self._promise(client, stages)
@@ -107,7 +107,9 @@ class Staged:
     def abort(self, messages: Messages) -> None:
         run = self._run
         try:
-            with Client(self._options.where.address(), SCRIPTS, patience_s=ABORT_S) as client:
+            with Client(
+                self._options.where.address_of(run.queue), SCRIPTS, patience_s=ABORT_S
+            ) as client:
                 is_gone = move.drop(client, run)
         except ChasquiError as error:
             log.warning("what run %s has staged is left to expire: %s", run.run_id, error)

@@ -29,6 +29,7 @@ class Written(WriterCommitMessage):
     partition: int
     attempt: int
     rows: int | None = None  # that it saw; None: the run was done, and it looked at none
+    chunks: tuple[str, int] = ("", 0)  # by id: the field of the run that counts them, and how many
 
 
 Messages = Sequence[WriterCommitMessage | None]  # None: that task failed

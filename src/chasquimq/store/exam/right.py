@@ -11,7 +11,6 @@ on a key of any other kind fails, after the server has looked at rights.
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -122,9 +121,14 @@ def useful(keys: Keys) -> Iterator[tuple[str, Command]]:
 
 
 async def look(
-    link: Link, dialer: Dialer, user: str, dialect: DialectName, queues: Sequence[str]
+    link: Link,
+    dialer: Dialer,
+    user: str,
+    dialect: DialectName,
+    queues: Sequence[str],
+    nowhere: Keys,
 ) -> Rights:
-    nowhere = Keys(f"doctor-{uuid.uuid4().hex[:12]}")
+    """`nowhere`: of a queue that does not exist, and whose keys this server would have."""
     places = [Keys(name) for name in queues[:MOST_QUEUES]]
     try:
         await link.ask("ACL", "DRYRUN", user, "PING")
