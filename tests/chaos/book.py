@@ -15,7 +15,7 @@ OUTAGES, SCENARIOS = f"{CHAOS}test_outages.py::", f"{CHAOS}test_scenarios.py::"
 NETWORK, SERVER = f"{CHAOS}test_network.py::", f"{CHAOS}test_server_faults.py::"
 WRITERS, SCHEDULES = f"{CHAOS}test_writers.py::", f"{CHAOS}test_schedules.py::"
 FAULTS, CUTS = f"{ENGINE}test_faults.py::", f"{ENGINE}test_cuts.py::"
-SAFETY = f"{STORE}test_crash_safety.py::"
+SAFETY, TORN = f"{STORE}test_crash_safety.py::", f"{STORE}test_torn_file.py::"
 SENTINELS, CLUSTERS = "tests/ha/test_sentinel.py::", "tests/ha/test_cluster.py::"
 APART, DOORS = "tests/ha/test_apart.py::", "tests/ha/test_doors.py::"
 
@@ -130,12 +130,10 @@ REDIS = _of(
         "aof_torn_inside_a_script",
         (1,),
         (
-            f"{STORE}test_torn_file.py::"
-            "test_a_torn_transaction_costs_nothing_once_the_file_is_rewritten",
-            f"{STORE}test_torn_file.py::"
-            "test_without_a_rewrite_redis_may_run_half_of_it_twice_but_loses_nothing",
-            f"{STORE}test_torn_file.py::"
-            "test_redis_may_forget_what_was_added_after_a_torn_transaction",
+            f"{TORN}test_a_torn_transaction_costs_nothing_once_the_file_is_rewritten",
+            f"{TORN}test_without_a_rewrite_redis_may_run_half_of_it_twice_but_loses_nothing",
+            f"{TORN}test_redis_may_forget_what_was_added_after_a_torn_transaction",
+            f"{TORN}test_a_torn_delivery_is_made_anew_and_leaves_nothing_behind",
         ),
     ),
     (
@@ -281,11 +279,7 @@ HA = _of(
             f"{DOORS}test_what_waits_for_its_time_outlives_a_failover",
         ),
     ),
-    (
-        "slot_migration_live",
-        (1, 2, 3, 6, 7),
-        (f"{CLUSTERS}test_a_slot_moves_while_jobs_run",),
-    ),
+    ("slot_migration_live", (1, 2, 3, 6, 7), (f"{CLUSTERS}test_a_slot_moves_while_jobs_run",)),
 )
 
 TIME = _of(
@@ -333,11 +327,7 @@ SCRIPTS = _of(
             f"{FAULTS}test_a_destination_of_the_wrong_type_keeps_the_job",
         ),
     ),
-    (
-        "oom_relocation",
-        (1,),
-        (f"{SAFETY}test_a_server_without_memory_refuses_and_the_jobs_stay",),
-    ),
+    ("oom_relocation", (1,), (f"{SAFETY}test_a_server_without_memory_refuses_and_the_jobs_stay",)),
     (
         "acl_denied_dlq",
         (1,),
@@ -402,11 +392,7 @@ DATA = _of(
         (1,),
         ("tests/vectors/test_wire_vectors.py::test_an_entry_packs_to_the_recorded_bytes",),
     ),
-    (
-        "name_256",
-        (1, 7),
-        ("tests/unit/wire/test_wire_entry.py::test_a_name_is_measured_in_bytes",),
-    ),
+    ("name_256", (1, 7), ("tests/unit/wire/test_wire_entry.py::test_a_name_is_measured_in_bytes",)),
 )
 
 BOOK = [*WORKER, *REDIS, *NET, *HA, *TIME, *SCRIPTS, *DATA]

@@ -19,7 +19,7 @@ from chasquimq.errors import StoreError
 from chasquimq.server import Server
 from tests.chaos.kit.wait import eventually
 from tests.store.faulty import places
-from tests.store.shelf import Shelf, envelope
+from tests.store.shelf import GROUP, Shelf, envelope
 from tests.store.test_crash_safety import MOVES, Act
 
 
@@ -46,15 +46,23 @@ def journal(server: Server) -> Path:
 
 
 async def torn(shelf: Shelf, verb: str) -> tuple[Act, bool]:
-    """Let the server die within the last write of a move's first transaction, and start it again.
-    Answers the move, which nobody has heard the end of, and whether the file was cut inside."""
+    """Let the server die within a move. Answers the move, which nobody has heard the end of, and
+    whether the file was cut inside its transaction."""
     act = await MOVES[verb].prepare(shelf)
+    before = journal(shelf.server.server).stat().st_size
+    await act(shelf.link)
+    is_inside = tear(shelf, before)
+    assert places(shelf) == {job: [MOVES[verb].source] for job in "ab"}  # as if it never ran
+    return act, is_inside
+
+
+def tear(shelf: Shelf, since: int) -> bool:
+    """Kill the server, tear the last write of the first transaction since then, and start it
+    again; answers whether it has cut its file inside of that."""
     server = shelf.server.server
     file = journal(server)
-    before = file.stat().st_size
-    await act(shelf.link)
     server.kill()
-    found = list(commands(file.read_bytes(), before))
+    found = list(commands(file.read_bytes(), since))
     begin, end = (
         next(place for place, (_, name) in enumerate(found) if name == one)
         for one in (b"MULTI", b"EXEC")
@@ -62,10 +70,9 @@ async def torn(shelf: Shelf, verb: str) -> tuple[Act, bool]:
     with file.open("r+b") as half:
         half.truncate(found[end - 1][0] + 5)
     server.start()
-    assert places(shelf) == {job: [MOVES[verb].source] for job in "ab"}  # as if it never ran
     is_inside = file.stat().st_size > found[begin][0]
     assert is_inside == (shelf.server.name != "valkey") or server.binary.version > (8, 6, 3)
-    return act, is_inside
+    return is_inside
 
 
 async def again(shelf: Shelf, act: Act) -> None:
@@ -131,3 +138,20 @@ async def test_redis_may_forget_what_was_added_after_a_torn_transaction(
     shelf.redis.xadd(shelf.keys.stream, {"d": envelope("added")})
     crash(shelf)
     assert ("added" in places(shelf)) == (rewritten or not is_inside)
+
+
+async def test_a_torn_delivery_is_made_anew_and_leaves_nothing_behind(own_shelf: Shelf) -> None:
+    """The most frequent transaction of all, and a harmless one: what is acked is acked."""
+    shelf = own_shelf
+    await shelf.join()
+    shelf.redis.xadd(shelf.keys.stream, {"d": envelope("a")})
+    before = journal(shelf.server.server).stat().st_size
+    shelf.redis.xreadgroup(GROUP, "first", {shelf.keys.stream: ">"})
+    tear(shelf, before)
+    assert places(shelf) == {"a": ["waiting"]}
+    ((_, [(entry_id, _)]),) = shelf.redis.xreadgroup(GROUP, "second", {shelf.keys.stream: ">"})
+    shelf.redis.xack(shelf.keys.stream, GROUP, entry_id)
+    shelf.redis.xdel(shelf.keys.stream, entry_id)
+    crash(shelf)
+    assert places(shelf) == {}
+    assert shelf.pending() == {}
