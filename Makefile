@@ -76,8 +76,8 @@ fuzz: venv redis ## arbitrary bytes into every parser, MINUTES (1) or SECONDS_EA
 model: venv redis ## EXAMPLES (1000) programs of STEPS (80) on each server: all hold what the model says
 	@$(BIN)/python -m tests.model.run --examples $(or $(EXAMPLES),1000) --steps $(or $(STEPS),80)
 
-mutants: venv redis ## break our own scripts and loops in known ways, one by one: a test must notice each
-	@$(BIN)/python -m tests.mutants.run
+mutants: venv redis ## our scripts and loops broken in known ways: a test notices each, BY=model random programs
+	@$(BIN)/python -m tests.mutants.run $(addprefix --,$(BY))
 
 bench: venv redis ## everything about speed: the reference, other job queues, the limit, growth; half an hour
 	@$(BIN)/python bench/full.py

@@ -246,6 +246,16 @@ async def test_a_producer_may_wait_for_room(desk: Desk) -> None:
     assert desk.waiting() == 1
 
 
+async def test_an_add_trims_nothing_whatever_the_limit_is(desk: Desk) -> None:
+    """A producer that has not heard how full the queue is adds, and takes nothing away for it."""
+    async with desk.queue(max_stream_len=500) as queue:
+        await queue.add("n", 1)
+        for number in range(1_000):  # of other programs
+            desk.put(f"foreign-{number}")
+        await queue.add("n", 2)
+    assert desk.waiting() == 1_002
+
+
 async def test_trimming_happens_only_when_asked_for(desk: Desk) -> None:
     async with desk.queue(max_stream_len=100, on_full="trim") as queue:
         await queue.add_bulk([{"name": "n", "data": n} for n in range(1000)])

@@ -182,3 +182,23 @@ async def test_connections_that_break_under_load_lose_and_double_nothing(own_des
         await own_desk.settled()
         await eventually(lambda: len(log.done) >= len(ids))
     assert sorted(log.done) == sorted(ids)
+
+
+async def test_acks_that_are_refused_for_a_while_are_kept_until_they_land(own_desk: Desk) -> None:
+    """Longer than a few tries: dropped ones would leave a job that is done to run again."""
+    log, acl = Log(), own_desk.redis.execute_command
+    native = own_desk.server.name == "redis-native"
+    async with own_desk.queue() as queue, own_desk.working(log) as worker:
+        acl("ACL", "SETUSER", "default", "-xack", *["-xackdel"] * native)
+        job = await queue.add("n", 1)
+        await eventually(lambda: _refusals(own_desk) >= 5)
+        assert [log.done, worker.health().held] == [[job.id], 1]
+        acl("ACL", "SETUSER", "default", "+@all")
+        await own_desk.settled()
+    assert log.done == [job.id]
+
+
+def _refusals(desk: Desk) -> int:
+    """How often somebody was not allowed to ack."""
+    said = desk.redis.acl_log()
+    return sum(int(one["count"]) for one in said if "xack" in str(one["object"]))

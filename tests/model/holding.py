@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from chasquimq import wire
 from chasquimq.job import Reason
@@ -168,6 +168,15 @@ class Consumers(Arrivals):
             getattr(self, how)(name, place)
 
     settle_likewise = settle  # which makes it twice as likely
+
+    @precondition(lambda self: any(one.hint for ours in self.book.hands.values() for one in ours))
+    @rule(how=st.sampled_from(["ack", "finish", "bury", "retry"]))
+    def end_late(self, how: str) -> None:
+        """A unique job outlives its limit: its id is the next one's, whatever becomes of it."""
+        for name, hands in self.book.hands.items():
+            for held in [one for one in hands if one.hint][:1]:
+                self.outlive(ident(held.job), "another")
+                self.settle_one(name, hands.index(held), how, "", name)
 
     def delete(self, number: int) -> None:
         """By a stranger's hand. Who holds it has it in memory; what waits is gone."""

@@ -34,7 +34,7 @@ from tests.store.shelf import GROUP, Shelf
 
 NAME = b"work"
 LIMIT = b"3600"  # seconds for which an id is unique, at the most
-LEASE_MS = 30_000
+LEASE_MS = 600_000  # longer than a program takes on the slowest of machines
 IDLE_MS = 2 * LEASE_MS
 RETRIES_S = 30.0
 # A machine that stands still for a while is no finding.
@@ -135,7 +135,7 @@ class Site:
         return await self.numbered(_ready(rows))
 
     async def claim(self, name: str, count: int, late: bool) -> list[tuple[int, int]]:
-        until = await self.clock_ms() + (-1 if late else 60_000)
+        until = await self.clock_ms() + (-1 if late else LEASE_MS)
         unless = self.shelf.store.hold.keys
         return await self.numbered(self.jobs[name].claim(LEASE_MS, count, until, unless))
 

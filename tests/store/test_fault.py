@@ -27,6 +27,8 @@ SEEN = [  # (text, what it means) of what is hard to bring about here, or from o
     ("TRYAGAIN Multiple keys request during rehashing of slot", AWAY),
     ("CLUSTERDOWN The cluster is down", AWAY),
     ("CLUSTERDOWN Hash slot not served", AWAY),
+    ("MOVED 3999 127.0.0.1:6381", AWAY),
+    ("ASK 3999 127.0.0.1:6381", AWAY),
     ("UNKILLABLE Sorry the script already executed write commands", AWAY),
     ("ERR max number of clients reached", AWAY),
     ("UNBLOCKED the stream key no longer exists", GROUP),
