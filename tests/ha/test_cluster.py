@@ -18,7 +18,8 @@ def stream(queue: str) -> str:
 
 
 @pytest.mark.timeout(120)
-async def test_a_slot_moves_while_jobs_run(nodes: Cluster, queue_name: str) -> None:
+@pytest.mark.parametrize("at_once", [False, True], ids=["by-key", "at-once"])
+async def test_a_slot_moves_while_jobs_run(nodes: Cluster, queue_name: str, at_once: bool) -> None:
     """Nothing dies, so nothing may be lost, doubled or left in doubt."""
     key = stream(queue_name)
     before = nodes.owner(key)
@@ -27,7 +28,7 @@ async def test_a_slot_moves_while_jobs_run(nodes: Cluster, queue_name: str) -> N
     async with crowd.at_work():
         await crowd.goes_on()
         delayed = await crowd.queue.add("count", "later", delay_ms=2_000)
-        await asyncio.to_thread(nodes.move, key, target)
+        await asyncio.to_thread(nodes.hand_over if at_once else nodes.move, key, target)
         await crowd.goes_on()
         await crowd.until(lambda: crowd.runs["later"])
     assert delayed.id
