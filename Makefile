@@ -3,7 +3,6 @@
 
 PYTHON ?= python3
 BIN    := .venv/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 STAMP  := .venv/.installed
 SHELL  := /bin/bash
 # Tests mostly wait, so two processes more than there are cores. Beyond six the longest share decides.
@@ -11,18 +10,18 @@ PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 4 ? 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help venv redis chromium lint format test test-slow demo soak chaos chaos-compare ha-times chaos-schedules fuzz model mutants bench bench-plot bench-quick bench-spark bench-pipeline cli-reference lock clean
+.PHONY: $(shell awk -F: '/^[a-z-]+:.*## / { print $$1 }' $(MAKEFILE_LIST))
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## create .venv with the package and its development tools
 
-$(STAMP): pyproject.toml requirements/dev.txt src/chasquimq/_version.py
+$(STAMP): pyproject.toml requirements/build.txt requirements/dev.txt src/chasquimq/_version.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
 	@echo "installing into .venv ..."
 	@$(PYTHON) -m venv .venv
-	@$(PIP) install -qq -c requirements/dev.txt -e '.[dev]'
+	@tools/install.sh $(BIN)/python
 	@touch $@
 
 redis: ## fetch a private Redis 8.6 into .cache/redis-8.6 (Debian machines)
@@ -46,17 +45,24 @@ test: venv redis chromium lint ## everything: set-up, lint, all tests on all ser
 test-slow: venv redis ## Spark in other ways: Connect, submitted, as a newcomer's program, its bench
 	@$(BIN)/python -m pytest -m slow
 
+test-old: venv ## the store and the scenarios on Redis 7.0, the oldest that we support (Debian machines)
+	@tools/fetch_redis.sh .cache/redis-7.0 7.0
+	@TEST_SERVER=.cache/redis-7.0/bin/redis-server $(BIN)/python -m pytest -n $(PROCESSES) tests/store tests/chaos
+
 demo: venv ## half a minute of jobs on a server of its own, and what Spark makes of it
 	@$(BIN)/python examples/demo.py
 
-soak: venv redis ## a worker under load for MINUTES (10): memory, connections and keys stay flat
-	@$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),10)
+soak: venv redis ## workers under load for MINUTES (10), a fault each FAULT_EVERY_S (20), SEED, RATE; FAULTS=no without
+	@$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),10) $(if $(filter no,$(FAULTS)),--no-faults) $(addprefix --fault-every-s ,$(FAULT_EVERY_S)) $(addprefix --seed ,$(SEED)) $(addprefix --rate ,$(RATE)) $(addprefix --server ,$(SERVER))
 
-ha-times: venv redis ## how long jobs stand still when a server is lost, ROUNDS (5) times each
+ha-times: venv redis ## how long jobs stand still when a server or a worker is lost, ROUNDS (5) times each
 	@$(BIN)/python -m tests.ha.times --rounds $(or $(ROUNDS),5)
 
+partitions: venv redis ## a replica is cut off and promoted, ROUNDS (50) times: nothing it confirmed is lost
+	@$(BIN)/python -m tests.ha.partitions --rounds $(or $(ROUNDS),50)
+
 chaos: venv redis ## every scenario of tests/chaos/book.py on each server, with SEEDS (3): nothing lost
-	@$(BIN)/python -m tests.chaos.full --seeds $(or $(SEEDS),3)
+	@$(BIN)/python -m tests.chaos.full --seeds $(or $(SEEDS),3) $(addprefix --report ,$(REPORT))
 
 chaos-compare: venv redis ## the same faults under our workers, the reference's and careless ones, side by side
 	@$(BIN)/python -m tests.chaos.compare
@@ -91,8 +97,19 @@ bench-pipeline: venv redis ## what an event costs in the lake, roll-ups and the 
 cli-reference: venv ## write docs/reference/cli* and the pages of --help anew, from the command itself
 	@$(BIN)/python tools/cli_reference.py
 
-lock: ## write requirements/dev.txt anew, with today's newest versions within the bounds
-	@tools/lock.sh "$(PYTHON)" requirements/dev.txt
+lock: ## write requirements/ anew with hashes: today's newest versions within the bounds; KEEP=1 those there
+	@$(PYTHON) tools/lock.py $(if $(KEEP),--keep) requirements
+
+audit: .cache/audit/.installed ## ask whether a version in requirements/ is known to be vulnerable
+	@$(PYTHON) tools/audit.py --with .cache/audit/bin/pip-audit requirements/build.txt requirements/dev.txt
+
+sbom: ## write dist/sbom.json: what is in requirements/, as a CycloneDX bill of materials
+	@$(PYTHON) tools/audit.py --sbom dist/sbom.json requirements/build.txt requirements/dev.txt
+
+.cache/audit/.installed: requirements/audit.txt
+	@$(PYTHON) -m venv .cache/audit
+	@.cache/audit/bin/python -m pip --disable-pip-version-check --no-input install -qq --require-hashes --no-deps -r $<
+	@touch $@
 
 clean: ## remove everything that was made here
 	rm -rf .venv .cache build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

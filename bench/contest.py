@@ -15,7 +15,7 @@ from scenarios import PAYLOAD
 
 OURS, OURS_UVLOOP, OURS_VALKEY = "ours", "ours on uvloop", "ours on Valkey"
 REFERENCE, TUNED = "reference", "reference tuned"
-LIMIT = "limit"
+LIMIT, LOOP = "limit", "event loop alone"
 BEHIND = 20_000  # jobs that are handled while a backlog waits behind them
 LARGEST = 1_000_000
 MUCH = 40_000_000  # bytes of all payloads of one run
@@ -64,7 +64,7 @@ class Case:
 
 def both(ours: int, reference: int, *more: str, limit: int = 0) -> dict[str, int]:
     """Jobs of ours and the reference, and of their like that take part as well."""
-    like = {OURS_UVLOOP: ours, TUNED: reference, OURS_VALKEY: ours, LIMIT: limit}
+    like = {OURS_UVLOOP: ours, TUNED: reference, OURS_VALKEY: ours, LIMIT: limit, LOOP: limit}
     return {OURS: ours, REFERENCE: reference, **{side: like[side] for side in more}}
 
 
@@ -92,7 +92,7 @@ CASES = (
         "sleep",
         "handler that sleeps 1 ms, 100 at a time",
         _worker(handler="sleep"),
-        both(50_000, 12_000, *FAST),
+        both(50_000, 12_000, *FAST, LOOP, limit=60_000),
     ),
     # With 100 at a time nobody can do more than 100,000 a second, however little it costs: this one
     # tells what suspending handlers cost.
@@ -100,7 +100,7 @@ CASES = (
         "sleep-1000",
         "handler that sleeps 1 ms, 1,000 at a time",
         _worker(1000, handler="sleep"),
-        both(100_000, 12_000, *FAST),
+        both(100_000, 12_000, *FAST, LOOP, limit=400_000),
     ),
     Case("def", "plain `def`, 100 at a time", _worker(handler="def"), both(70_000, 10_000)),
     Case(
@@ -116,7 +116,7 @@ CASES = (
         "concurrent",
         "add, 100 at once",
         {"what": "concurrent", "size": 100},
-        both(90_000, 12_000, *FAST),
+        both(90_000, 12_000, *FAST, LOOP, limit=200_000),
     ),
     Case(
         "bulk-50",
@@ -143,6 +143,12 @@ CASES = (
         "due over three seconds",
         _worker() | {"what": "punctual"},
         both(300, 300, OURS_VALKEY),
+    ),
+    Case(
+        "schedules",
+        "specs that are due at one moment",
+        _worker() | {"what": "schedules"},
+        both(5_000, 1_000, OURS_VALKEY),
     ),
 )
 
@@ -223,6 +229,7 @@ INSTALLED = (
     Aim("bulk-1000", OURS, REFERENCE, bound=3),
     Aim("retry", OURS, REFERENCE, bound=5),
     Aim("delayed", OURS, REFERENCE, bound=5),
+    Aim("schedules", OURS, REFERENCE),
     Aim("latency", OURS, REFERENCE, "p50", 0.5),
     Aim("latency", OURS, REFERENCE, "p99", 1),
     Aim("punctual", OURS, REFERENCE, "p99"),
@@ -249,6 +256,11 @@ OF_THE_LIMIT = (
     Aim("bulk-50", OURS, LIMIT, bound=0.4),
     Aim("bulk-1000", OURS, LIMIT, bound=0.5),
 )
+OF_THE_LOOP = (
+    Aim("sleep", OURS_UVLOOP, LOOP),
+    Aim("sleep-1000", OURS_UVLOOP, LOOP),
+    Aim("concurrent", OURS_UVLOOP, LOOP),
+)
 ON_VALKEY = (
     Aim("worker-100", OURS_VALKEY, OURS, bound=0.8),
     Aim("worker-100-off", OURS_VALKEY, OURS),
@@ -256,6 +268,7 @@ ON_VALKEY = (
     Aim("bulk-50", OURS_VALKEY, OURS),
     Aim("bulk-1000", OURS_VALKEY, OURS),
     Aim("delayed", OURS_VALKEY, OURS),
+    Aim("schedules", OURS_VALKEY, OURS),
 )
 
 

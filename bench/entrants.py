@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arena import Arena, CannotRunError, FailedRunError, Side
-from contest import LIMIT, OURS, OURS_UVLOOP, OURS_VALKEY, REFERENCE, TUNED, Case
+from contest import LIMIT, LOOP, OURS, OURS_UVLOOP, OURS_VALKEY, REFERENCE, TUNED, Case
 from scenarios import PAYLOAD
 
 ROOT = Path(__file__).parents[1]
@@ -52,10 +52,12 @@ class Entrant:
         orders = case.orders_of(jobs)
         options = orders.get("options", {})
         orders |= {"uvloop": self.side.uvloop, "options": options | self.side.options}
-        result = arena.measure(self.side, orders, server=self.server, fill=case.fill(jobs))
+        # An event loop alone does no jobs of a queue.
+        fill = None if self.name == LOOP else case.fill(jobs)
+        result = arena.measure(self.side, orders, server=self.server, fill=fill)
         if "added" in result:
             arena.confirm_added(self.server, result)
-        elif orders["what"] == "worker":
+        elif orders["what"] == "worker" and self.name != LOOP:
             events = options.get("events_enabled", True)
             arena.confirm_worked(self.server, jobs, result, events=events)
         return result
@@ -70,6 +72,7 @@ def known() -> list[Entrant]:
         Entrant(OURS_UVLOOP, Side(OURS_UVLOOP, source=source, uvloop=True)),
         Entrant(TUNED, Side(TUNED, uvloop=True, options=READS, ours=False, core=CORE)),
         Entrant(LIMIT, Side(LIMIT, source=source, child=CHILDREN / "limit_child.py")),
+        Entrant(LOOP, Side(LOOP, source=source, uvloop=True, child=CHILDREN / "loop_child.py")),
         Entrant(OURS_VALKEY, Side(OURS_VALKEY, source=source), server="valkey"),
     ]
 

@@ -14,6 +14,7 @@ from contest import (
     FLAT,
     INSTALLED,
     OF_THE_LIMIT,
+    OF_THE_LOOP,
     ON_VALKEY,
     OURS,
     OWN,
@@ -35,6 +36,7 @@ def tables(found: Found) -> list[str]:
         ("Against ChasquiMQ 1.3.0 as installed", INSTALLED_NOTE, _aims(found, INSTALLED), 1),
         ("Against ChasquiMQ 1.3.0 tuned", TUNED_NOTE, _aims(found, AGAINST_TUNED), 1),
         ("Share of the limit", LIMIT_NOTE, _aims(found, OF_THE_LIMIT), 1),
+        ("Share of what an event loop can do at all", LOOP_NOTE, _aims(found, OF_THE_LOOP), 1),
         ("On Valkey, beside Redis", VALKEY_NOTE, _aims(found, ON_VALKEY), 1),
         ("Bounds of our own", "", _own(found), 1),
         ("Latency, in ms", LATENCY_NOTE, _latencies(found), 2),
@@ -61,6 +63,11 @@ INSTALLED_NOTE = (
 TUNED_NOTE = "It is on uvloop, reads by 256 and has one core to itself; ours is on uvloop."
 LIMIT_NOTE = (
     "The limit is a client that sends the same commands, written down beforehand, over one socket."
+)
+LOOP_NOTE = (
+    "All on uvloop. The other side is the loop with the same tasks and nothing else: sleeps of a "
+    "millisecond without a queue; `gather` of coroutines that wait for prepared commands. No job "
+    "queue with this API can do more."
 )
 VALKEY_NOTE = "Portable dialect on Valkey over native dialect on Redis."
 LATENCY_NOTE = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -11,6 +12,8 @@ import redis
 
 from chasquimq.server import Server
 from tests.servers import DialectServer
+
+PATIENCE_S = 30.0  # ends a test that would fail anyway
 
 
 class Line:
@@ -83,7 +86,7 @@ def replica_of(master: DialectServer) -> Iterator[Replica]:
         with Server(master.server.binary, config=source) as server:
             replica = Replica(server, line)
             try:
-                _wait_until_online(client)
+                _wait_until_online(client, replica.redis)
                 yield replica
             finally:
                 with suppress(Exception):
@@ -93,10 +96,12 @@ def replica_of(master: DialectServer) -> Iterator[Replica]:
         line.close()
 
 
-def _wait_until_online(client: redis.Redis) -> None:
-    for _ in range(2_000):
-        row = client.info("replication").get("slave0", {})
+def _wait_until_online(client: redis.Redis, replica: redis.Redis) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        up = replica.info("replication")["master_link_status"] == "up"
         client.publish("caught up?", "")  # a wait looks at what its connection sent replicas last
-        if row.get("state") == "online" and client.execute_command("WAIT", 1, 10) == 1:
+        if up and client.execute_command("WAIT", 1, 10) == 1:
             return
+        time.sleep(0.005)
     raise AssertionError("the replica never caught up")

@@ -3,6 +3,9 @@
 redis-native     Redis >= 8.6.2, as it is
 redis-portable   the same server, the portable dialect forced
 valkey           Valkey, portable by nature
+
+With TEST_SERVER, the path of a program, there is one instead of them: `other`, as it is. `make
+test-old` tries Redis 7.0 in that way.
 """
 
 from __future__ import annotations
@@ -31,11 +34,13 @@ class Dialect(NamedTuple):
     forced: Literal["portable"] | None
 
 
-DIALECTS = (
+GIVEN = os.environ.get("TEST_SERVER")
+THREE = (
     Dialect("redis-native", "redis", (8, 6, 2), None),
     Dialect("redis-portable", "redis", (8, 6, 2), "portable"),
     Dialect("valkey", "valkey", (8, 0, 0), None),
 )
+DIALECTS = (Dialect("other", "redis", (7, 0, 0), None),) if GIVEN else THREE
 # What tests need beyond the defaults: DEBUG, to freeze, reload and break the server.
 CONFIG = {"enable-debug-command": "local"}
 
@@ -126,6 +131,6 @@ def binary_for(dialect: Dialect) -> Binary:
 def find(dialect: Dialect) -> Binary | str:
     """The program, or why there is none."""
     try:
-        return find_server(kind=dialect.kind, at_least=dialect.at_least)
+        return find_server(GIVEN, kind=dialect.kind, at_least=dialect.at_least)
     except ConfigError as error:
         return str(error).partition(". ")[0]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetch a private Redis 8.6 on a Debian machine: fetch_redis.sh <folder>
+# Fetch a private Redis on a Debian machine: fetch_redis.sh <folder> [8.6 | 7.0]
 #
 # 1. ask the machine's apt which repository it uses (no address is written here);
 # 2. with an apt configuration of our own, download redis-server and all it needs;
@@ -9,7 +9,12 @@
 set -euo pipefail
 
 target=$1
-wanted=8.6
+wanted=${2:-8.6}
+case $wanted in
+    8.6) suites="experimental sid" ;;
+    7.0) suites="bookworm" ;; # the oldest that we support
+    *) echo "fetch_redis.sh knows no Redis $wanted" >&2; exit 2 ;;
+esac
 [[ $target == /* ]] || target=$PWD/$target
 what="Redis $wanted"
 hint="its tests will be skipped, see docs/how-to/servers.md"
@@ -37,9 +42,12 @@ EOF
 export APT_CONFIG=$work/apt.conf
 
 download() {
-    printf 'deb %s%s %s main\n' "$options" "$1" experimental "$options" "$1" sid >"$work/sources.list"
+    local suite
+    for suite in $suites; do
+        printf 'deb %s%s %s main\n' "$options" "$1" "$suite"
+    done >"$work/sources.list"
     apt-get -q update && apt-get -q install -y --download-only \
-        redis-server/experimental redis-tools/experimental
+        "redis-server/${suites%% *}" "redis-tools/${suites%% *}"
 }
 
 echo "fetching Redis $wanted into ${target#"$PWD"/} ..."
@@ -64,12 +72,15 @@ find "$root" \( -name gconv -o -name systemd -o -name security \) -prune -exec r
 
 loader=$(cd "$root" && find . -name 'ld-linux*.so.*' -type f | head -n 1)
 [[ -n $loader ]] || give_up "the downloaded libc has no loader"
+# Older releases have some of them in /lib, beside the loader, and some in /usr/lib.
+beside=$(dirname "${loader#./}")
+libraries="\$root/$beside:\$root/usr/${beside#usr/}"
 for program in redis-server redis-cli; do
     cat >"$work/bin/$program" <<EOF
 #!/bin/sh
 # Run $program by the loader and the libraries it came with.
 root=\$(dirname "\$(readlink -f "\$0")")/../root
-exec "\$root/$loader" --argv0 $program --library-path "\$root/$(dirname "$loader")" "\$root/usr/bin/$program" "\$@"
+exec "\$root/$loader" --argv0 $program --library-path "$libraries" "\$root/usr/bin/$program" "\$@"
 EOF
     chmod +x "$work/bin/$program"
 done

@@ -7,6 +7,7 @@ Besides what every child can do (see kit.py) there is
 backlog     as worker, but the queue holds more than `jobs` of them and the clock stops at the
             handler's start on the last of `jobs`: what a job costs while many wait behind it
 queues      as worker, with `size` queues and a worker for each, all in this process
+schedules   `jobs` specs of an hour each are due at one moment; from then until their jobs are done
 idle        a worker without jobs for `spread_ms`; answers how many commands a second it sends
 """
 
@@ -24,7 +25,7 @@ import redis.asyncio
 from kit import GAP_S, CannotError, Clock, Orders, Tally, added, calls_of, now_ms, ready_soon, serve
 
 import chasquimq
-from chasquimq import BackoffSpec, Queue, Worker
+from chasquimq import BackoffSpec, Queue, RepeatPattern, Worker
 
 OURS = hasattr(chasquimq, "run_workers")
 PACKAGES = ("chasquimq", "chasquimq-py", "redis", "hiredis", "msgspec", "msgpack", "uvloop")
@@ -277,6 +278,26 @@ async def punctual(bench: Bench) -> dict[str, Any]:
     return {"ms": late, "handled": tally.handled}
 
 
+async def schedules(bench: Bench) -> dict[str, Any]:
+    orders = bench.orders
+    tally, hourly = Tally(orders.jobs), RepeatPattern.every(3_600_000)
+    async with Queue(orders.queue, redis_url=orders.url) as queue:
+        specs = [
+            (await queue.upsert_repeatable_job(f"job-{number}", orders.payload, repeat=hourly)).id
+            for number in range(orders.jobs)
+        ]
+    await ready_soon()
+    bench.start(handler_of(orders.handler, tally.hit))
+    due = time.time() + LEAD_S
+    await bench.client.zadd(
+        f"{{chasqui:{orders.queue}}}:repeat", dict.fromkeys(specs, int(due * 1000))
+    )
+    await asyncio.sleep(due - time.time())
+    tally.begin()
+    await bench.until(tally.wait_soon())
+    return await tally.result_soon(bench.left)
+
+
 async def idle(bench: Bench) -> dict[str, Any]:
     async def handle(job: Any) -> None:
         raise RuntimeError("an idle queue has a job")
@@ -316,6 +337,7 @@ KINDS: dict[str, Callable[[Bench], Awaitable[dict[str, Any]]]] = {
     "latency": latency,
     "delayed": delayed,
     "punctual": punctual,
+    "schedules": schedules,
     "idle": idle,
 }
 

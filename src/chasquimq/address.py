@@ -16,13 +16,16 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Literal, NamedTuple, TypedDict
+from functools import partial
+from typing import Literal, NamedTuple, TypedDict, TypeVar
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
 from chasquimq.config import refuse_unknown
-from chasquimq.errors import ConfigError
+from chasquimq.errors import AccessError, ConfigError
+
+T = TypeVar("T")
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
 SENTINEL_PORT = 26379
@@ -32,6 +35,13 @@ _PLACE = re.compile(r"(\[[^\]]*\]|[^:/?#]*)(:\d*)?([/?#].*)?", re.DOTALL)
 _SCHEMES = "must start with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://"
 _HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::(\d{1,5}))?")
 _MAX_DB_DIGITS = 9
+_OPTION = re.compile(r"([?&#][^=&#]*=?)[^&#]*")
+_SHOWN = ("?db=", *(f"{sign}{name}=" for sign in "?&" for name in _TLS_OPTIONS))
+# By what OpenSSL calls its trouble: of time, and of names.
+_CURES = {
+    **dict.fromkeys((9, 10), "renew it, or look at the clocks"),
+    **dict.fromkeys((62, 64), "connect to a name that stands in it"),
+}
 _UNREADABLE = "cannot be read; percent-encode special characters in it"
 
 # Asked before every AUTH with "host:port" (None for a unix socket), so tokens may rotate.
@@ -71,6 +81,12 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._text)
+
+
+class Veiled(partial[T]):
+    """A call whose arguments may hold a secret: they are shown to nobody who did not ask."""
+
+    __repr__ = object.__repr__
 
 
 Kind = Literal["server", "sentinel", "cluster"]
@@ -266,7 +282,18 @@ def _host(host: str, url: str) -> str:
             IPv6Address(host)
         except ValueError:
             raise _bad(url, _UNREADABLE) from None
+    elif not _may_be_asked_for(host):
+        raise _bad(url, "names a host that no server can have: its parts have 1 to 63 characters")
     return host
+
+
+def _may_be_asked_for(host: str) -> bool:
+    if host.isascii():
+        return all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
+    try:
+        return bool(host.encode("idna"))  # seldom, and slow to load
+    except UnicodeError:
+        return False
 
 
 def _login(username: str | None, password: str | None) -> tuple[str | None, Secret | None]:
@@ -290,18 +317,29 @@ def _tls_files(options: dict[str, str]) -> _Files:
     }
 
 
+def distrust(who: object, error: ssl.SSLCertVerificationError) -> AccessError:
+    """That a certificate was refused, why, and what helps."""
+    fix = _CURES.get(error.verify_code, "give its authority by ?ssl_ca_certs=/path")
+    return AccessError(f"the certificate of {who} was refused ({error.verify_message}); {fix}")
+
+
 def hide(url: str) -> str:
     """The URL with everything before its last `@` hidden: a raw password may hold `/` or `@`.
 
     Without an `@`, one that is no plain host and port is hidden whole: what stands where the
-    port belongs may be a password.
+    port belongs may be a password. So may be the value of an option that we do not know.
     """
     scheme = _SCHEME.match(url)
     front = scheme[0] if scheme else ""
     _, at, place = url.removeprefix(front).rpartition("@")
-    if at:
-        return f"{front}***@{place}"
-    return url if _PLACE.fullmatch(place) else f"{front}***"
+    if not at and not _PLACE.fullmatch(place):
+        return f"{front}***"
+    return f"{front}{'***@' if at else ''}{_OPTION.sub(_hidden, place)}"
+
+
+def _hidden(option: re.Match[str]) -> str:
+    name = option[1]
+    return option[0] if name in _SHOWN else f"{name if name.endswith('=') else name[0]}***"
 
 
 def _bad(url: str, why: str) -> ConfigError:

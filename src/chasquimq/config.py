@@ -24,6 +24,7 @@ Changed = TypeVar("Changed", bound="Options")
 OnFull = Literal["raise", "wait", "trim"]
 DialectName = Literal["native", "portable"]
 Durability = Literal["memory", "local", "replicated"]
+EventKinds = Literal["all", "outcomes"]
 
 U32 = 2**32 - 1
 MAX_MS = 2**53 - 1  # beyond it a sorted set's score, a double, loses whole milliseconds
@@ -94,10 +95,12 @@ class StreamOptions(Options, frozen=True):
 
 class EventOptions(Options, frozen=True):
     enabled: bool = True
+    kinds: EventKinds = "all"
     max_len: int = 100_000
     max_waiting: int = 8_192
 
     def __post_init__(self) -> None:
+        one_of("events", self.kinds, ("all", "outcomes"))
         at_least(self, 1, "max_len", "max_waiting")
 
 

@@ -25,6 +25,7 @@ from chasquimq.config import (
 from chasquimq.engine.care import Care
 from chasquimq.engine.draft import Backoff, Delay, draft, plain, plain_all
 from chasquimq.engine.listener import dismiss
+from chasquimq.engine.order import Order
 from chasquimq.engine.producer import now_ms
 from chasquimq.engine.recurring import Recipe
 from chasquimq.engine.session import Session, raise_for
@@ -179,10 +180,18 @@ class Queue(Care):
         ):
             raise ConfigError("missed_fires, limit, start_after and end_before go with repeat=")
         created_ms = now_ms()
+        session = self._here()
+        live = session.live if durability is None else None
         at_once = delay_ms is None and delay is None
         free = job_id is None and unique is None and unique_for is None
-        if at_once and free and attempts is None and backoff is None:
-            ready = plain(name, data, self._options)
+        bare = at_once and free and attempts is None and backoff is None
+        told: Order | None
+        if bare and live is not None and live.is_plain:
+            raw_name, payload = plain(name, data, self._options)
+            if not live.gate.has_room(1):
+                await live.gate.admit(1)
+            new_id, answer = live.send_plain(raw_name, payload, created_ms)
+            told = await answer
         else:
             ready = draft(
                 name,
@@ -197,19 +206,11 @@ class Queue(Care):
                 unique=unique,
                 unique_for=unique_for,
             )
-        session = self._here()
-        if self._tracing is not None:
-            [new_id], order = await session.send_traced([ready], created_ms, durability, "add")
-        else:
-            live = session.live if durability is None else None
-            producer = live or await session.producer(durability)
-            if ready.due is None and not producer.gate.has_room(1):
-                await producer.gate.admit(1)
-            new_id, order = producer.send_one(ready, created_ms)
-            await order.future
-        if order.errors:
-            raise order.errors[0]
-        job = Job(new_id, name or "", data, 0, created_ms, bool(order.duplicates))
+            new_id, told = await session.send_one(ready, created_ms, durability)
+        if told is not None and told.errors:
+            raise told.errors[0]
+        twice = told is not None and bool(told.duplicates)
+        job = Job(new_id, name or "", data, 0, created_ms, twice)
         job._queue = self
         return job
 
@@ -360,7 +361,7 @@ class Queue(Care):
     def _draft(self, place: int, job: Mapping[str, Any], created_ms: int) -> Draft:
         try:
             if len(job) == 2 and "name" in job and "data" in job:
-                return plain(job["name"], job["data"], self._options)
+                return Draft(*plain(job["name"], job["data"], self._options))
             refuse_unknown(job, _JOB_KEYS, "a job of add_bulk")
             if "data" not in job:
                 raise ConfigError("it has no 'data'")

@@ -5,8 +5,7 @@
 3. a forked child leaves alone what its parent has open, and begins anew with its first call;
 4. at the interpreter's exit all queues are closed, and the thread ends.
 
-No lock is shared between threads: one that is held at the moment of a fork would stay so for ever
-in the child.
+No lock is shared between threads: one that is held while we fork would stay so in the child.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from chasquimq.address import Veiled
 from chasquimq.errors import ChasquiError, ConfigError, ShutdownError
 from chasquimq.job import Job
 from chasquimq.queue import Queue as AsyncQueue
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Make = functools.partial[AsyncQueue]
+Make = Veiled[AsyncQueue]
 
 GOODBYE_S = 5.0  # for what is on its way at exit
 HANG_UP_S = 1.0  # for the rest, once that is over
@@ -46,7 +46,7 @@ def taking(door: Callable[P, AsyncQueue]) -> Callable[..., Callable[Concatenate[
     def decorate(init: Callable[[Queue, Make], None]) -> Callable[Concatenate[Queue, P], None]:
         @functools.wraps(AsyncQueue.__init__)
         def call(self: Queue, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            init(self, functools.partial(door, *args, **kwargs))
+            init(self, Veiled(door, *args, **kwargs))
 
         return call
 

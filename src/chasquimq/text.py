@@ -23,6 +23,15 @@ def shown(text: str, widest: int | None = None) -> str:
     return text if widest is None or len(text) <= widest else text[: widest - 1] + "…"
 
 
+def shown_json(text: str) -> str:
+    """The same JSON, in which all is escaped that is not printable and that JSON lets through: DEL
+    and C1, line separators, marks that turn the direction of text, halves of characters. The ends
+    of lines stay: inside of texts they are escaped already."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else _escaped16(one) for one in text)
+
+
 def discreet(text: str) -> str:
     """The same text without the passwords in its URLs, and without what it calls a secret."""
     if "://" in text:
@@ -32,3 +41,9 @@ def discreet(text: str) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _escaped16(character: str) -> str:
+    """As JSON has it: in UTF-16."""
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -1,8 +1,11 @@
 """Which server to talk to now: the master that Sentinels name, or the node of a cluster that owns a
 key. Asked before every connect, so that whoever reconnects follows a failover.
 
-1. ask one place after another: those of the address, and for a cluster those it named before;
-2. the first that answers decides. Nobody knows: the server is away for now, try again.
+1. Sentinels are asked all at once, until more than half have answered. They learn of a failover one
+   after another, so who heard of the latest decides;
+2. of a cluster's nodes, those of the address and those it named before, the first that answers
+   decides. Each time another is asked first: one that was cut off from the others answers, too;
+3. nobody knows: the server is away for now, try again.
 
 redis-py asks the questions: it brings TLS, logins and the arithmetic of slots. It is imported when
 there is a question to ask, and is no need of those who give a plain address.
@@ -12,14 +15,20 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import ssl
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from chasquimq.address import Endpoint, distrust
 from chasquimq.errors import AccessError, ConfigError, StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
-    from chasquimq.address import Address, Credentials, Endpoint
+    from chasquimq.address import Address, Credentials
 
 log = logging.getLogger(__name__)
 
@@ -30,27 +39,77 @@ _NEEDED = "an address of Sentinels or of a cluster needs redis-py: pip install '
 _known: dict[tuple[Endpoint, ...], tuple[Endpoint, ...]] = {}
 
 
+class Told(NamedTuple):
+    """What a Sentinel says: after how many failovers of this master, who is the master."""
+
+    epoch: int
+    master: Endpoint
+
+
 def find_master(address: Address) -> Endpoint:
-    """The master that a Sentinel names."""
+    """The master, as the Sentinel says that heard of the latest failover."""
     secret = os.environ.get(address.sentinel_password_env or "") or None
     if address.sentinel_password_env and secret is None:
         raise ConfigError(
             f"{address} wants the Sentinels' password from the environment variable "
             f"{address.sentinel_password_env}, which is empty or not set"
         )
-    login = (address.sentinel_username, secret)
-    command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.service)
-    unknown = 0
-    for place, reply in _answers(address, address.places, login, command):
-        if reply is not None:
-            return place._replace(host=_text(reply[0]), port=int(reply[1]))
-        unknown += 1
-    if unknown:
+    answers = _ask_sentinels(address, (address.sentinel_username, secret))
+    told = [answer for answer in answers if answer is not None]
+    if told:
+        named = Counter(one.master for one in told)
+        return max(told, key=lambda one: (one.epoch, named[one.master])).master
+    if answers:
         raise StoreError(
             f"no Sentinel of {address} knows a master named {address.service!r}; "
             "SENTINEL MASTERS lists the names they know"
         )
     raise StoreUnavailableError(f"no Sentinel of {address} answers; are they running there?")
+
+
+def _ask_sentinels(address: Address, login: Credentials) -> list[Told | None]:
+    """What they say, None: who does not know the name. One that is down is not waited for, and one
+    that refuses us is told of, unless more than half answer."""
+    answers: list[Told | None] = []
+    refusal: AccessError | None = None
+    enough = len(address.places) // 2 + 1
+    asking = ThreadPoolExecutor(len(address.places), thread_name_prefix="chasquimq-sentinels")
+    try:
+        ask = partial(_ask_sentinel, address, login)
+        for each in as_completed([asking.submit(ask, place) for place in address.places]):
+            try:
+                answers += each.result()
+            except AccessError as error:
+                refusal = error
+            if len(answers) == enough:
+                return answers
+    finally:
+        asking.shutdown(wait=False, cancel_futures=True)
+    if refusal is not None:
+        raise refusal
+    return answers
+
+
+def _ask_sentinel(address: Address, login: Credentials, place: Endpoint) -> list[Told | None]:
+    """Its answer, or none."""
+    answers: list[Told | None] = []
+    with _asking(address, place, login, "SENTINEL") as client:
+        named = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.service)
+        if named is None:
+            answers = [None]
+        else:
+            master = place._replace(host=_text(named[0]), port=int(named[1]))
+            answers = [Told(_epoch(client, address.service), master)]
+    return answers
+
+
+def _epoch(client: Any, service: str) -> int:
+    try:
+        facts = client.execute_command("SENTINEL", "MASTER", service)
+    except _library().ResponseError:  # it may not be ours to ask
+        return 0
+    told = dict(zip(facts[::2], facts[1::2], strict=True))
+    return int(told[b"config-epoch"])
 
 
 def find_node(address: Address, credentials: Credentials | None = None) -> Endpoint:
@@ -82,11 +141,16 @@ def read_slots(address: Address, credentials: Credentials | None = None) -> Slot
         address.username,
         address.password.reveal() if address.password is not None else None,
     )
-    places = tuple(dict.fromkeys((*_known.get(address.places, ()), *address.places)))
-    for place, rows in _answers(address, places, login, ("CLUSTER", "SLOTS")):
-        nodes = [_node(place, one) for row in rows for one in row[2:]]
-        _known[address.places] = tuple(dict.fromkeys(nodes))
-        return Slots(tuple((row[0], row[1], _node(place, row[2])) for row in rows))
+    places = list(dict.fromkeys((*_known.get(address.places, ()), *address.places)))
+    random.shuffle(places)
+    for place in places:
+        rows = None
+        with _asking(address, place, login, "CLUSTER") as client:
+            rows = client.execute_command("CLUSTER", "SLOTS")
+        if rows is not None:
+            nodes = [_node(place, one) for row in rows for one in row[2:]]
+            _known[address.places] = tuple(dict.fromkeys(nodes))
+            return Slots(tuple((row[0], row[1], _node(place, row[2])) for row in rows))
     raise StoreUnavailableError(f"no node of {address} answers; are they running there?")
 
 
@@ -96,32 +160,30 @@ def _node(asked: Endpoint, told: Any) -> Endpoint:
     return asked._replace(host=asked.host if host in ("", "?") else host, port=int(told[1]))
 
 
-def _answers(
-    address: Address, places: tuple[Endpoint, ...], login: Credentials, command: tuple[str, ...]
-) -> Iterator[tuple[Endpoint, Any]]:
-    """What each place says, one after another; those that say nothing are left out."""
+@contextmanager
+def _asking(address: Address, place: Endpoint, login: Credentials, command: str) -> Iterator[Any]:
+    """A client for one place. What it does not answer is not raised: others may."""
     redis = _library()
-    for place in places:
-        client = _client(address, place, login)
-        try:
-            yield place, client.execute_command(*command)
-        except redis.AuthenticationError:
-            raise AccessError(
-                f"{place} of {address} refused the login; check user and password"
+    client = _client(address, place, login)
+    try:
+        yield client
+    except redis.AuthenticationError:
+        raise AccessError(
+            f"{place} of {address} refused the login; check user and password"
+        ) from None
+    except redis.exceptions.NoPermissionError:
+        raise AccessError(f"{place} of {address} does not let us ask {command}") from None
+    except redis.ResponseError as error:
+        if "cluster support disabled" in str(error):
+            raise ConfigError(
+                f"{place} of {address} is no cluster; write redis:// instead of redis+cluster://"
             ) from None
-        except redis.exceptions.NoPermissionError:
-            raise AccessError(f"{place} of {address} does not let us ask {command[0]}") from None
-        except redis.ResponseError as error:
-            if "cluster support disabled" in str(error):
-                raise ConfigError(
-                    f"{place} of {address} is no cluster; write redis:// instead of redis+cluster://"
-                ) from None
-            log.warning("%s of %s: %s", place, address, error)
-        except (redis.RedisError, OSError) as error:
-            _raise_if_untrusted(error, f"{place} of {address}")
-            log.debug("%s of %s: %s", place, address, error)
-        finally:
-            client.close()
+        log.warning("%s of %s: %s", place, address, error)
+    except (redis.RedisError, OSError) as error:
+        _raise_if_untrusted(error, f"{place} of {address}")
+        log.debug("%s of %s: %s", place, address, error)
+    finally:
+        client.close()
 
 
 def _client(address: Address, place: Endpoint, login: Credentials) -> Any:
@@ -154,10 +216,7 @@ def _raise_if_untrusted(error: BaseException | None, who: str) -> None:
     """A certificate that was refused is no outage: asking the next would hide it."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
-            raise AccessError(
-                f"the certificate of {who} was refused ({error.verify_message}); "
-                "give its authority by ?ssl_ca_certs=/path"
-            ) from None
+            raise distrust(who, error) from None
         error = error.__cause__ or error.__context__
 
 

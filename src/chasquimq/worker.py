@@ -15,6 +15,7 @@ from chasquimq.config import (
     ConnectOptions,
     DeadOptions,
     DialectName,
+    EventKinds,
     EventOptions,
     PromoteOptions,
     ReadOptions,
@@ -72,6 +73,7 @@ class Worker:
         dlq_max_stream_len: int | None = None,
         dlq_on_full: str = "warn",
         events_enabled: bool = True,
+        events: EventKinds = "all",
         events_max_stream_len: int | None = None,
         delayed_enabled: bool = True,
         run_scheduler: bool = True,
@@ -129,7 +131,9 @@ class Worker:
             settle=given(SettleOptions, batch=ack_batch, idle_ms=ack_idle_ms),
             retry=retry_options(max_attempts, backoff),
             dead=given(DeadOptions, max_len=dlq_max_stream_len, on_full=dlq_on_full),
-            events=given(EventOptions, enabled=events_enabled, max_len=events_max_stream_len),
+            events=given(
+                EventOptions, enabled=events_enabled, kinds=events, max_len=events_max_stream_len
+            ),
             results=given(
                 ResultOptions,
                 enabled=store_results,

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser
 
 from tests.browser import sample
 from tests.browser.kit import PHONE, opened, saved
+from tests.hostile import HOSTILE as EVERYWHERE
 
 HOSTILE = (
     "<img src=x onerror=window.hit=1>",
@@ -24,6 +25,7 @@ HOSTILE = (
     "]]>'\\\u2028\u2029\u202e\x00\x1b[31m",
     "W" * 300,
     "界" * 200,
+    *(text for name, text in EVERYWHERE.items() if name != "no text"),  # a file has only text
     "",
 )
 OURS = """

@@ -16,6 +16,8 @@ NETWORK, SERVER = f"{CHAOS}test_network.py::", f"{CHAOS}test_server_faults.py::"
 WRITERS, SCHEDULES = f"{CHAOS}test_writers.py::", f"{CHAOS}test_schedules.py::"
 FAULTS, CUTS = f"{ENGINE}test_faults.py::", f"{ENGINE}test_cuts.py::"
 SAFETY = f"{STORE}test_crash_safety.py::"
+SENTINELS, CLUSTERS = "tests/ha/test_sentinel.py::", "tests/ha/test_cluster.py::"
+APART, DOORS = "tests/ha/test_apart.py::", "tests/ha/test_doors.py::"
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,23 @@ REDIS = _of(
         "aof_tail_truncated",
         (1, 6),
         (f"{SERVER}test_a_torn_end_of_the_append_only_file_costs_its_last_command_only",),
+    ),
+    (
+        "deliveries_forgotten",
+        (1, 5, 6),
+        (f"{SERVER}test_a_server_that_forgot_deliveries_makes_them_anew_and_one_run_counts",),
+    ),
+    (
+        "aof_torn_inside_a_script",
+        (1,),
+        (
+            f"{STORE}test_torn_file.py::"
+            "test_a_torn_transaction_costs_nothing_once_the_file_is_rewritten",
+            f"{STORE}test_torn_file.py::"
+            "test_without_a_rewrite_redis_may_run_half_of_it_twice_but_loses_nothing",
+            f"{STORE}test_torn_file.py::"
+            "test_redis_may_forget_what_was_added_after_a_torn_transaction",
+        ),
     ),
     (
         "loading_window",
@@ -223,6 +242,52 @@ NET = _of(
     ),
 )
 
+HA = _of(
+    "high availability",
+    (
+        "partition_then_promote",
+        (1, 7),
+        (
+            "tests/ha/test_partitions.py::test_what_a_replica_confirmed_outlives_a_partition"
+            "_and_the_rest_is_seen_to_be_lost",
+            f"{ENGINE}test_durability_faults.py::"
+            "test_every_confirmed_job_is_on_the_replica_that_takes_over",
+        ),
+    ),
+    (
+        "sentinel_failover",
+        (1, 2, 6, 7, 8),
+        (
+            f"{SENTINELS}test_a_master_is_killed_and_comes_back",
+            f"{SENTINELS}test_a_switch_by_hand_loses_and_doubles_nothing",
+            f"{APART}test_a_master_that_its_sentinels_gave_up_is_left",
+            f"{DOORS}test_what_waits_for_its_time_outlives_a_failover",
+        ),
+    ),
+    (
+        "old_master_returns",
+        (1, 7),
+        (
+            f"{DOORS}test_no_door_writes_to_an_old_master_that_came_back",
+            f"{SENTINELS}test_a_server_that_is_a_replica_by_now_is_not_written_to",
+        ),
+    ),
+    (
+        "cluster_failover",
+        (1, 2, 6, 7, 8),
+        (
+            f"{CLUSTERS}test_a_master_is_killed",
+            f"{APART}test_a_node_cut_off_from_its_cluster_is_left",
+            f"{DOORS}test_what_waits_for_its_time_outlives_a_failover",
+        ),
+    ),
+    (
+        "slot_migration_live",
+        (1, 2, 3, 6, 7),
+        (f"{CLUSTERS}test_a_slot_moves_while_jobs_run",),
+    ),
+)
+
 TIME = _of(
     "time, leaders",
     (
@@ -314,6 +379,8 @@ DATA = _of(
         (1, 2, 7),
         (
             f"{NETWORK}test_a_bulk_of_ten_thousand_whose_answers_are_cut_comes_in_once",
+            f"{CUTS}test_a_line_that_breaks_within_every_write_still_lets_a_bulk_through",
+            f"{CUTS}test_what_goes_again_goes_in_its_order_and_the_server_still_knows_it",
             f"{ENGINE}test_crowd.py::test_never_more_go_out_than_the_server_remembers",
         ),
     ),
@@ -342,4 +409,4 @@ DATA = _of(
     ),
 )
 
-BOOK = [*WORKER, *REDIS, *NET, *TIME, *SCRIPTS, *DATA]
+BOOK = [*WORKER, *REDIS, *NET, *HA, *TIME, *SCRIPTS, *DATA]

@@ -1,8 +1,9 @@
 """Every scenario of the book on each server, with seeds: `python -m tests.chaos.full --seeds 3`.
 
-A line tells of each test as it ends; a table of scenarios follows, and the exit code is 1 if any
-of their tests failed. Jobs are counted where a verdict on them was passed; tests of single
-scripts and writes have none, and stand with their runs alone.
+A line tells of each test as it ends; a table of scenarios follows with what they come to in all,
+and the exit code is 1 if any of their tests failed. Jobs are counted where a verdict on them was
+passed; tests of single scripts and writes have none, and stand with their runs alone. A test that
+shows two scenarios is in both rows, and once in the sum. `--report` keeps all that as JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ class Row:
     failed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     figures: Counter[str] = field(default_factory=Counter)
+    counted: dict[tuple[int, str], Counter[str]] = field(default_factory=dict)
+    """The figures by seed and test, of which those above are the sum."""
 
     @property
     def verdict(self) -> str:
@@ -106,7 +109,9 @@ def _count(row: Row, report: dict[str, Any], seed: int, figures: dict[str, Any])
         row.skipped.append(report["test"])
         return
     row.runs += 1
-    row.figures.update({name: figures[name] for name in FIGURES if name in figures})
+    told = Counter({name: figures[name] for name in FIGURES if name in figures})
+    row.figures.update(told)
+    row.counted[seed, report["test"]] = told
     if report["outcome"] == "failed":
         row.failed.append(f"seed {seed}: {report['test']}")
 
@@ -117,6 +122,12 @@ def _lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if "\n" in line]
 
 
+def total(rows: Iterable[Row]) -> Counter[str]:
+    """All of them together, every run of a test once."""
+    once = {run: figures for row in rows for run, figures in row.counted.items()}
+    return sum(once.values(), Counter({"runs": len(once)}))
+
+
 def table(rows: list[Row]) -> list[str]:
     head = ("scenario", "invariants", "runs", "accepted", "lost", "duplicates", "overlaps", "")
     told = [COLUMNS.format(*head)]
@@ -124,7 +135,21 @@ def table(rows: list[Row]) -> list[str]:
         invariants = " ".join(f"I{number}" for number in row.scenario.invariants)
         figures = [row.figures[name] for name in FIGURES]
         told.append(COLUMNS.format(row.scenario.name, invariants, row.runs, *figures, row.verdict))
+    figures = [total(rows)[name] for name in ("runs", *FIGURES)]
+    told.append(COLUMNS.format(f"{len(rows)} scenarios", "", *figures, ""))
     return told
+
+
+def to_json(rows: list[Row], seeds: Sequence[int], seconds: float) -> str:
+    figures = total(rows)
+    told = {
+        "seeds": list(seeds),
+        "seconds": round(seconds),
+        "total": {name: figures[name] for name in ("runs", *FIGURES)},
+        "failed": sorted({one for row in rows for one in row.failed}),
+        "scenarios": [row.to_dict() for row in rows],
+    }
+    return json.dumps(told, indent=1)
 
 
 def main() -> int:
@@ -132,19 +157,24 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument("--only", nargs="*", default=[], help="scenarios, by name")
-    parser.add_argument("--json", action="store_true", help="the table as JSON, and no progress")
+    parser.add_argument("--json", action="store_true", help="the report as JSON, and no progress")
+    parser.add_argument("--report", type=Path, help="a file for the report as JSON")
     options = parser.parse_args()
     scenarios = [one for one in BOOK if not options.only or one.name in options.only]
     if unknown := set(options.only) - {one.name for one in BOOK}:
         parser.error(f"no such scenario: {', '.join(sorted(unknown))}")
     seeds = range(options.first, options.first + options.seeds)
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+    began = time.monotonic()
     for seed in seeds:
         run_seed(seed, scenarios, folder, not options.json)
     rows = account(scenarios, folder, seeds)
     failed = [one for row in rows for one in (*row.failed, *([] if row.runs else [row.verdict]))]
+    report = to_json(rows, seeds, time.monotonic() - began)
+    if options.report is not None:
+        options.report.write_text(f"{report}\n")
     if options.json:
-        print(json.dumps([row.to_dict() for row in rows], indent=1))
+        print(report)
     else:
         print("", *table(rows), "", *(failed or ["every run was a good one"]), sep="\n")
     print(f"what the tests said is in {folder}{os.sep}output-*", file=sys.stderr)

@@ -261,3 +261,41 @@ def test_the_scan_finds_every_place(server: Server, queue_name: str) -> None:
         unreadable=1,
     )
     assert not seen.drained
+
+
+def test_a_process_that_stood_still_is_excused_until_it_has_heard_of_it(ledger: Ledger) -> None:
+    """It is charged with what it held, and with what it starts before it knows better."""
+    sleeper, other = 1_001, 1_002
+    for job in ("held", "late", "after"):
+        ledger.accepted(job)
+    _fact(ledger, "start", "held", sleeper)
+    ledger.frozen(sleeper)
+    _fact(ledger, "start", "held", other)
+    _fact(ledger, "end", "held", other)
+    _fact(ledger, "start", "late", other)
+    _fact(ledger, "end", "late", other)
+    _fact(ledger, "start", "late", sleeper)
+    _fact(ledger, "end", "late", sleeper)
+    _fact(ledger, "end", "held", sleeper)
+    ledger.thawed(sleeper)
+    run(ledger, "after")
+    excused = verdict(ledger)
+    assert [(one.job, one.first_pid) for one in excused.excused] == [("held", sleeper)]
+    assert excused.problems(duplicates_allowed=2, charged_only=True) == []
+    _fact(ledger, "start", "after", sleeper)
+    assert kinds(verdict(ledger).problems(duplicates_allowed=9, charged_only=True)) == [
+        "I3 duplicated without a crash"
+    ]
+
+
+def test_an_overlap_of_two_that_ran_on_is_none_of_a_sleeper_s(ledger: Ledger) -> None:
+    ledger.accepted("a")
+    ledger.frozen(1_001)
+    _fact(ledger, "start", "a", 1_002)
+    _fact(ledger, "start", "a", 1_003)
+    result = verdict(ledger)
+    assert len(result.overlaps) == 1 and not result.excused
+
+
+def _fact(ledger: Ledger, event: str, job: str, pid: int) -> None:
+    ledger._write(event, job, f"{pid}.{job}", pid)

@@ -28,8 +28,9 @@ LEASE_S = LEASE_MS / 1000
 def working(stage: Stage, jobs: int) -> Iterator[None]:
     """Two workers in the middle of so many jobs; at the end each has run once."""
     told = stage.orders(Behaviour(sleep_ms=vary("sleep", 20, 5, 40), fail_every=20))
-    asyncio.run(stage.add(range(jobs)))
     stage.fleet.start_many([told, told])
+    eventually(lambda: stage.readers() == 2)  # one that starts into a fault gives up
+    asyncio.run(stage.add(range(jobs)))
     eventually(lambda: stage.ended() > jobs // 10)
     yield
     assert stage.ended() < jobs, "all was over before the fault: nothing was tried"
@@ -37,7 +38,7 @@ def working(stage: Stage, jobs: int) -> Iterator[None]:
     verdict = stage.verdict()
     assert verdict.problems() == [], str(verdict)
     assert len(verdict.completed) == jobs
-    assert len(stage.fleet.alive) == 2
+    assert len(stage.fleet.alive) == 2, stage.fleet.errors
 
 
 def test_a_server_that_sleeps_past_the_lease_costs_no_second_run(seeded_stage: Stage) -> None:
@@ -176,3 +177,39 @@ def test_a_rewritten_append_only_file_keeps_jobs_groups_and_what_is_pending(
     problems = verdict.problems(duplicates_allowed=2 * CONCURRENCY, charged_only=True)
     assert problems == [], str(verdict)
     assert len(verdict.completed) == jobs
+
+
+def test_a_server_that_forgot_deliveries_makes_them_anew_and_one_run_counts(
+    seeded_stage: Stage,
+) -> None:
+    """I1, I5 and I6, and the limit of I4: a crash that took the last writes, or a replica that had
+    not got them, knows of no reader. What runs is given to the next one at once; the first hears
+    of it at its next renewal, and nothing of its outcome counts."""
+    stage = seeded_stage
+    jobs = {f"job-{n}": {"gate": "over"} for n in range(CONCURRENCY)}
+    first = stage.sentry(LEASE_MS, consumer_id="first", concurrency=CONCURRENCY)
+    eventually(lambda: stage.readers() == 1)
+    first.pause()
+    stage.act(jobs)
+    [file] = (stage.server.server.folder / "appendonlydir").glob("*.incr.aof")
+    known = file.stat().st_size
+    first.resume()
+    stage.started(CONCURRENCY)
+    first.pause()  # else it might be the next reader itself, and know what it holds
+    stage.server.server.kill()
+    with file.open("r+b") as torn:
+        torn.truncate(known)
+    stage.server.server.start()
+    second = stage.sentry(LEASE_MS, consumer_id="second", concurrency=CONCURRENCY)
+    stage.started(2 * CONCURRENCY)
+    first.resume()
+    eventually(lambda: len(stage.facts("lost")) == CONCURRENCY)
+    stage.open("over")
+    stage.drained()
+    verdict = stage.verdict()
+    assert verdict.problems(duplicates_allowed=0, overlaps_allowed=CONCURRENCY) == [], str(verdict)
+    assert {(one.first_pid, one.second_pid) for one in verdict.overlaps} == {
+        (first.pid, second.pid)
+    }
+    assert verdict.completed == jobs.keys()
+    assert {fact.pid for fact in stage.facts("end")} == {second.pid}

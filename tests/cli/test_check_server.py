@@ -104,6 +104,8 @@ TROUBLE: list[tuple[str, dict[str, Any], str]] = [
     ("server.aof-failed", {"info": {"aof_last_write_status": "err"}}, "BGREWRITEAOF"),
     ("server.aof-preamble-off", {"config": {"aof-use-rdb-preamble": "no"}},
      "CONFIG SET aof-use-rdb-preamble yes"),
+    ("server.aof-not-rewritten", {"info": {"aof_rewrites": "0", "aof_base_size": "5000"}},
+     "BGREWRITEAOF"),
     ("server.stream-nodes", {"config": {"stream-node-max-entries": "0"}},
      "CONFIG SET stream-node-max-entries 100"),
     ("server.slow", {"facts": {"pings_ms": (30.0, 31.0, 32.0)}}, "--latency-history"),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chasquimq import Job, Queue, UnconfirmedError
-from chasquimq.engine.producer import Producer
+from chasquimq.engine.producer import CROWD, Producer
 from tests.engine.desk import Desk
 
 ADDS = 100
@@ -88,3 +88,16 @@ async def test_never_more_go_out_than_the_server_remembers(own_desk: Desk, windo
         jobs = await asyncio.gather(*[queue.add("n", n) for n in range(ADDS)])
     assert len({job.id for job in jobs}) == ADDS and own_desk.waiting() == ADDS + 1
     assert 1 <= max(seen) <= window
+
+
+async def test_adds_that_come_together_share_their_writes(own_desk: Desk) -> None:
+    """Each write ends with one question, for the stream's length; so those count the writes. The
+    first of a crowd goes alone once: nobody knows yet that others come."""
+    async with own_desk.queue() as queue:
+        await queue.add("warm", 1)
+        await asyncio.gather(*[queue.add("n", number) for number in range(ADDS)])
+        own_desk.redis.config_resetstat()
+        await asyncio.gather(*[queue.add("n", number) for number in range(ADDS)])
+        asked = own_desk.redis.info("commandstats")["cmdstat_xlen"]["calls"]
+    assert asked == ADDS / CROWD
+    assert own_desk.waiting() == 1 + 2 * ADDS

@@ -103,3 +103,37 @@ async def test_a_black_hole_is_noticed_and_left(desk: Desk, proxy: Proxy) -> Non
         await eventually(lambda: ("id-2", 0) in log.runs)
         await desk.settled()
     assert sorted(log.runs) == [("id-1", 0), ("id-2", 0)]
+
+
+async def test_a_line_that_breaks_within_every_write_still_lets_a_bulk_through(
+    desk: Desk, proxy: Proxy
+) -> None:
+    """Also where the server does not know the script yet: each connection breaks before anybody
+    could react to what it said."""
+    desk.redis.script_flush()
+    async with desk.queue(redis_url=proxy.url) as queue:
+        await queue.counts()
+        cut = proxy.cut(30, every=True)  # a write has 64 jobs
+        jobs = [{"name": "n", "data": n, "job_id": f"id-{n}"} for n in range(300)]
+        async with asyncio.timeout(30):
+            await queue.add_bulk(jobs)
+        proxy.heal()
+    assert cut.done >= 10
+    assert sorted(one.id for one in desk.envelopes()) == sorted(str(job["job_id"]) for job in jobs)
+
+
+async def test_what_goes_again_goes_in_its_order_and_the_server_still_knows_it(
+    desk: Desk, proxy: Proxy
+) -> None:
+    """A server remembers the last ids only. Were the newest sent again first, those before them
+    would wait, break after break, until it has forgotten that it has them."""
+    async with desk.queue(redis_url=proxy.url) as queue:
+        await queue.counts()
+        cut = proxy.cut(700, every=True)
+        jobs = [{"name": "n", "data": n, "job_id": f"id-{n}"} for n in range(12_000)]
+        async with asyncio.timeout(60):
+            await queue.add_bulk(jobs)
+        proxy.heal()
+    assert cut.done >= 12_000 // 700
+    ids = [one.id for one in desk.envelopes()]
+    assert len(ids) == len(set(ids)) == len(jobs)

@@ -16,6 +16,7 @@ from chasquimq.engine.draft import plain
 from chasquimq.engine.producer import Producer, now_ms
 from chasquimq.engine.writer import LinkWriter
 from chasquimq.happening import Added, Announce
+from chasquimq.job import Draft
 from chasquimq.observe.stream import EventStream
 from chasquimq.store import Dialer, Store
 from tests.engine.desk import Desk
@@ -242,7 +243,7 @@ class Stage:
         return announce
 
     async def add(self, count: int) -> list[str]:
-        drafts = [plain("n", n, self.options) for n in range(count)]
+        drafts = [Draft(*plain("n", n, self.options)) for n in range(count)]
         ids, order = self.producer.send(drafts, now_ms())
         await order.future
         assert order.errors == {}

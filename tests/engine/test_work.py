@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chasquimq import BackoffSpec, Job, RetryError, UnrecoverableError, Worker, wire
+from chasquimq import BackoffSpec, ConfigError, Job, RetryError, UnrecoverableError, Worker, wire
 from chasquimq.job import RetryOverride
 from tests.engine.desk import Desk, eventually
 
@@ -350,3 +350,25 @@ async def test_events_can_be_off(desk: Desk) -> None:
         await queue.add("quiet", 1)
         await desk.settled()
     assert not desk.redis.exists(desk.keys.events)
+
+
+async def test_events_can_tell_of_outcomes_only(desk: Desk) -> None:
+    """Half the rows of jobs that succeed; how each run ended, and what became of it, is told."""
+
+    async def once(job: Job) -> str:
+        if job.attempt == 0 and job.name == "twice":
+            raise RuntimeError("not yet")
+        return "done"
+
+    options: dict[str, Any] = {"events": "outcomes", "backoff": FAST, "store_results": True}
+    async with desk.queue() as queue, desk.working(once, **options):
+        added = await queue.add("twice", 1)
+        assert await added.wait_for_result(timeout=10) == "done"
+        await eventually(lambda: desk.events()[-1].name == "drained")
+    told = [event.name for event in desk.events() if event.name not in ("drained", "waiting")]
+    assert told == ["failed", "retry-scheduled", "completed"]
+
+
+def test_events_of_another_kind_are_refused() -> None:
+    with pytest.raises(ConfigError, match="events must be one of all, outcomes; got 'some'"):
+        Worker("q", nothing, events="some")  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ Check = Callable[[bytes], None]  # raises where the contract is broken
 
 LIMIT_S_PER_KIB = 0.05
 TRIES = 5
+AGAIN = "CHASQUI_FUZZ_AGAIN"  # in the environment: the program that libFuzzer starts for a merge
 
 
 class Target(NamedTuple):

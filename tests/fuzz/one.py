@@ -5,13 +5,14 @@ python -m tests.fuzz.one <target> <options and folders of libFuzzer>
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
 import atheris
 
 with atheris.instrument_imports(include=["chasquimq"], enable_loader_override=False):
-    from tests.fuzz.kit import timed
+    from tests.fuzz.kit import AGAIN, timed
     from tests.fuzz.targets import TARGETS
 
 TELL_S = 5.0
@@ -32,8 +33,9 @@ def main() -> None:
                 print(f"runs: {runs}", flush=True)
             checked(data)
 
-        # libFuzzer starts itself again for a merge, by the name that it is given here.
-        atheris.Setup([sys.argv[0], f"-max_len={target.max_bytes}", *options], run)
+        # libFuzzer starts itself again for a merge, as the program that is named here.
+        again = os.environ.get(AGAIN, sys.argv[0])
+        atheris.Setup([again, f"-max_len={target.max_bytes}", *options], run)
         atheris.Fuzz()
 
 

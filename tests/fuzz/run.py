@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from typing import NamedTuple
 
 from chasquimq.server import Server
 from tests.fuzz.delayed import URL
+from tests.fuzz.kit import AGAIN
 from tests.fuzz.seeds import CORPUS, corpus, seeds
 from tests.fuzz.targets import TARGETS
 
@@ -28,8 +30,11 @@ ROOT = Path(__file__).parents[2]
 WORK = ROOT / "build" / "fuzz"
 HANG_S = 20
 GRACE_S = 60
-MOST_KEPT_BYTES = 32_768  # per target: the corpus is replayed by every run of the tests
+MOST_KEPT_BYTES = 16_384  # per target: the corpus is replayed by every run of the tests
 LONGEST_KEPT_BYTES = 1024
+MOST_KEPT = 40
+MOST_TRIES = 3
+FOUND = re.compile(r"[0-9a-f]{12}\.bin")
 RUNS = re.compile(r"^(?:runs:|stat::number_of_executed_units:)\s+(\d+)", re.MULTILINE)
 
 
@@ -81,6 +86,7 @@ def fuzz(name: str, seconds: int) -> Outcome:
 def _watch(name: str, options: list[str], log: Path, seconds: int) -> int:
     command = [sys.executable, "-m", "tests.fuzz.one", name, *options]
     with surroundings(name) as environment, log.open("wb") as out:
+        environment[AGAIN] = str(_program(name))
         process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=ROOT)
         try:
             began = time.monotonic()
@@ -98,24 +104,39 @@ def _watch(name: str, options: list[str], log: Path, seconds: int) -> int:
             process.wait()
 
 
+def _program(name: str) -> Path:
+    """What libFuzzer starts for a merge: a file that can be run, without further words."""
+    path = WORK / f"{name}.sh"
+    path.write_text(
+        f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tests.fuzz.one {name} "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
 def keep(name: str) -> int:
-    """Of all that was found worth running, the smallest set with the same coverage."""
+    """Of all that was found worth running, a small set with the same coverage. What somebody gave
+    a name of its own stays."""
     merged = WORK / "merge" / name
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
     known = {_store(merged, data) for data in seeds(name)}
     others = [folder for folder in (WORK / name, CORPUS / name) if folder.is_dir()]
     options = ["-merge=1", f"-max_len={LONGEST_KEPT_BYTES}", str(merged), *map(str, others)]
-    code = _watch(name, options, WORK / f"{name}-merge.log", 600)
-    if code:
-        raise SystemExit(f"merging {name} ended with {code}: {WORK / f'{name}-merge.log'}")
-    shutil.rmtree(CORPUS / name, ignore_errors=True)
-    (CORPUS / name).mkdir(parents=True)
+    log = WORK / f"{name}-merge.log"
+    code = _watch(name, options, log, 600)
+    # Each try ends at an input that breaks it, or where the program cannot be started at all.
+    if code or log.read_text(errors="replace").count("MERGE-OUTER: attempt") > MOST_TRIES:
+        raise SystemExit(f"merging {name} ended with {code}, and came to nothing: {log}")
+    (CORPUS / name).mkdir(parents=True, exist_ok=True)
+    for path in (CORPUS / name).glob("*.bin"):
+        if FOUND.fullmatch(path.name):
+            path.unlink()
     size = kept = 0
     for path in sorted(set(merged.iterdir()) - known, key=lambda one: one.stat().st_size):
         data = path.read_bytes()
         size += len(data)
-        if size > MOST_KEPT_BYTES:
+        if size > MOST_KEPT_BYTES or kept == MOST_KEPT:
             break
         kept += 1
         (CORPUS / name / f"{hashlib.sha1(data).hexdigest()[:12]}.bin").write_bytes(data)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fuzz.draw import put
+from tests.fuzz.options import NAMES
 
 CORPUS = Path(__file__).parent / "corpus"
 HEX = re.compile(r"(?:[0-9a-f]{2})*")  # what is large is recorded in other ways
@@ -31,6 +32,16 @@ URLS = (
     ("redis+sentinel://u", "a:26379,b/m/1?sentinel_password_env=W"),
     ("rediss+cluster://u", "a,[::1]:7000"),
 )
+OPTIONS: tuple[tuple[Any, ...], ...] = (
+    (0, ("view", "dlq"), ("startingOffsets", '{"q": "1-0"}'), ("mode", "failfast")),
+    (0, ("startingTimestamp", "2026-11-16T09:00Z"), ("endingTimestamp", "1794819600000")),
+    (0, ("payloadSchema", "a BIGINT"), ("fetchSize", "9"), ("pushdown", "true")),
+    (0, ("paths", '["a", "b"]'), ("endingOffsets", "earliest"), ("minPartitions", "3")),
+    (1, ("commitMode", "staged"), ("runId", "r-1"), ("rowsPerSecond", "1e3")),
+    (1, ("chunkRows", "0"), ("onFull", "fail"), ("maxDelayMs", "99999999999999999999")),
+    (2, ("urlEnv", "NOTHING"), ("secretFile", "/nothing")),
+)
+TIMES = ("1h30m", "2026-11-16 09:00 Europe/Berlin", "1794819600000", "9" * 400 + "w", "20261116")
 
 
 def corpus(target: str) -> list[bytes]:
@@ -105,6 +116,16 @@ def _urls(recorded: Any) -> list[bytes]:
     return [put(front.encode()) + put(b"a") + put(b"b") + place.encode() for front, place in URLS]
 
 
+def _options(reader: int, *given: tuple[str, str]) -> bytes:
+    """As `tests/fuzz/options.py` draws them: names by their place in the order of all."""
+    pairs = [bytes([NAMES.index(name)]) + put(value.encode()) for name, value in given]
+    return bytes([reader]) + b"".join(pairs)
+
+
+def _times() -> list[bytes]:
+    return [b"\x06" + text.encode() for text in TIMES]
+
+
 _SEEDS = {
     "envelope": _envelopes,
     "delayed": _members,
@@ -116,5 +137,6 @@ _SEEDS = {
     "cron": _crons,
     "resp": lambda recorded: [put(b) + bytes([cut]) + b"\3" * 9 for b in REPLIES for cut in (1, 9)],
     "address": _urls,
+    "options": lambda recorded: [_options(*pairs) for pairs in OPTIONS] + _times(),
     "payload": _payloads,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz import address, cron, delayed, entry, envelope, payload, resp, spec
+from tests.fuzz import address, cron, delayed, entry, envelope, options, payload, resp, spec
 from tests.fuzz.kit import Target, plain
 
 TARGETS = {
@@ -13,5 +13,6 @@ TARGETS = {
     "cron": Target(plain(cron.check), max_bytes=1200),
     "resp": Target(resp.opened, max_bytes=2048),
     "address": Target(plain(address.check), max_bytes=8192),
+    "options": Target(plain(options.check), max_bytes=2048),
     "payload": Target(plain(payload.check)),
 }

@@ -9,15 +9,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from chasquimq import Queue, StoreUnavailableError, UnconfirmedError, Worker
+from chasquimq.address import CredentialProvider
 from chasquimq.job import Job
 
 PATIENCE_S = 60.0
 
 
 class Crowd:
-    def __init__(self, url: str, name: str, **options: Any) -> None:
-        self.url, self.name = url, name
-        self.queue = Queue(name, redis_url=url, **options)
+    def __init__(
+        self, url: str, name: str, provider: CredentialProvider | None = None, **options: Any
+    ) -> None:
+        self.name = name
+        self._where: Any = {"redis_url": url, "credential_provider": provider}
+        self.queue = Queue(name, **self._where, **options)
         self.accepted: list[str] = []
         self.unsure: list[str] = []  # nobody knows whether they came in
         self.runs: Counter[str] = Counter()
@@ -31,7 +35,7 @@ class Crowd:
     async def at_work(self, *, all_of_them: bool = True) -> AsyncIterator[None]:
         """Adds one job after another, and runs them, as long as it lasts. At the end it waits until
         all that were accepted have run; without durability a failover may have lost some."""
-        worker = Worker(self.name, self.handle, redis_url=self.url, claim_min_idle_ms=2_000)
+        worker = Worker(self.name, self.handle, claim_min_idle_ms=2_000, **self._where)
         async with asyncio.TaskGroup() as group:
             group.create_task(worker.run())
             adding = group.create_task(self._add())

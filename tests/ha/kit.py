@@ -7,7 +7,7 @@ import random
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import redis
 from redis.crc import key_slot
 
 from chasquimq.server import Binary, Server
+from chasquimq.server.run import Setting
 
 SERVICE = "the-master"
 DOWN_MS = 1_000  # how long a master is silent before it is given up
@@ -52,7 +53,14 @@ def client(port: int | None) -> redis.Redis:
 class Sentinel:
     """One watching process; our own Server starts none, it is no server of jobs."""
 
-    def __init__(self, binary: Binary, folder: Path, master: int, password: str | None) -> None:
+    def __init__(
+        self,
+        binary: Binary,
+        folder: Path,
+        master: int,
+        password: str | None = None,
+        more: tuple[str, ...] = (),
+    ) -> None:
         self.port = free_port()
         folder.mkdir()
         lines = [
@@ -66,6 +74,7 @@ class Sentinel:
         if password:
             lines.append(f"requirepass {password}")
             lines.append(f"sentinel sentinel-pass {password}")
+        lines += more
         file = folder / "sentinel.conf"
         file.write_text("\n".join(lines) + "\n")
         with (folder / "log").open("wb") as log:
@@ -98,18 +107,24 @@ class Watched:
 
 
 @contextmanager
-def watched(binary: Binary, folder: Path, password: str | None = None) -> Iterator[Watched]:
+def watched(
+    binary: Binary,
+    folder: Path,
+    password: str | None = None,
+    config: Mapping[str, Setting] | None = None,
+    more: tuple[str, ...] = (),
+) -> Iterator[Watched]:
+    """`password`: that of the Sentinels; `config` is for both servers, `more` for all Sentinels."""
     with ExitStack() as stack:
-        master = stack.enter_context(
-            Server(binary, appendonly=True, config={"repl-diskless-sync-delay": 0})
-        )
-        source = {"replicaof": ("127.0.0.1", str(master.port)), "repl-diskless-sync-delay": 0}
+        both = {"repl-diskless-sync-delay": 0, **(config or {})}
+        master = stack.enter_context(Server(binary, appendonly=True, config=both))
+        source = {"replicaof": ("127.0.0.1", str(master.port)), **both}
         replica = stack.enter_context(Server(binary, appendonly=True, config=source))
         assert master.port is not None
         until(lambda: client(replica.port).info("replication")["master_link_status"] == "up")
         sentinels = []
         for number in range(3):
-            one = Sentinel(binary, folder / f"sentinel-{number}", master.port, password)
+            one = Sentinel(binary, folder / f"sentinel-{number}", master.port, password, more)
             stack.callback(one.close)
             sentinels.append(one)
         for one in sentinels:
@@ -130,16 +145,23 @@ class Cluster:
         self.nodes = nodes
         self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{one.port}" for one in nodes[:2])
 
-    def owner(self, key: str) -> Server:
-        """The node that serves a key, as one that lives sees it."""
+    def owner(self, key: str, apart: Server | None = None) -> Server:
+        """The node that serves a key, as one that lives sees it, and is not this one."""
         slot = key_slot(key.encode())
         for node in self.nodes:
-            if node.is_running:
+            if node.is_running and node is not apart:
                 for first, last, master, *_ in client(node.port).execute_command("CLUSTER SLOTS"):
                     if first <= slot <= last:
                         port = int(master[1])
                         return next(one for one in self.nodes if one.port == port)
         raise AssertionError(f"nobody serves {key}")
+
+    def replica_of(self, master: Server) -> Server:
+        for node in self.nodes:
+            role = client(node.port).execute_command("ROLE")
+            if role[0] == b"slave" and role[2] == master.port:
+                return node
+        raise AssertionError(f"{master} has no replica")
 
     def masters(self) -> list[Server]:
         rows = client(self.nodes[0].port).execute_command("CLUSTER SLOTS")

@@ -1,4 +1,4 @@
-"""How long jobs stand still when a server is lost: `make ha-times`.
+"""How long jobs stand still when a server or a worker is lost: `make ha-times`.
 
 For each kind of server, ROUNDS times: jobs are added and run, the server that holds them is killed,
 and the clock runs until the others agree on a new one, and until a job is added and run again.
@@ -19,11 +19,13 @@ from typing import NamedTuple
 
 from chasquimq.server import Server
 from tests.ha.crowd import Crowd
+from tests.ha.deaths import DEATHS, LEASE_MS, stage_on
 from tests.ha.kit import cluster, until, watched
 from tests.servers import DIALECTS, Dialect, binary_for
 
 QUEUE = "times"
 KEY = f"{{chasqui:{QUEUE}}}:stream"
+KINDS = [dialect for dialect in DIALECTS if dialect.forced is None]
 
 
 class Stage(NamedTuple):
@@ -91,26 +93,52 @@ async def measure(stage: Stage) -> Times:
     return Times(found_at[0] - began, added - began, done - began)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    rounds: int = parser.parse_args().rounds
-    kinds = [dialect for dialect in DIALECTS if dialect.forced is None]
+def servers_lost(rounds: int) -> list[str]:
     rows = []
     for name, stage in STAGES.items():
-        for dialect in kinds:
+        for dialect in KINDS:
             times = []
             for number in range(rounds):
-                print(f"{name}, {dialect.name}: {number + 1} of {rounds}", file=sys.stderr)
+                _tell(name, dialect, number, rounds)
                 with stage(dialect) as one:
                     times.append(asyncio.run(measure(one)))
             median = Times(*map(statistics.median, zip(*times, strict=True)))
             slowest = max(each.ran_s - each.agreed_s for each in times)
             figures = " | ".join(f"{seconds:.1f}" for seconds in (*median, slowest))
             rows.append(f"| {name} | {dialect.name} | {figures} |")
+    return rows
+
+
+def workers_lost(rounds: int) -> list[str]:
+    rows = []
+    for name, death in DEATHS.items():
+        for dialect in KINDS:
+            times = []
+            for number in range(rounds):
+                _tell(name, dialect, number, rounds)
+                with stage_on(dialect) as one:
+                    times.append(death(one))
+            rows.append(
+                f"| {name} | {dialect.name} | {statistics.median(times):.1f} | {max(times):.1f} |"
+            )
+    return rows
+
+
+def _tell(name: str, dialect: Dialect, number: int, rounds: int) -> None:
+    print(f"{name}, {dialect.name}: {number + 1} of {rounds}", file=sys.stderr)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds: int = parser.parse_args().rounds
+    workers, servers = workers_lost(rounds), servers_lost(rounds)
     print("| what | server | agreed, s | added again, s | ran again, s | behind, at most, s |")
     print("|---|---|---:|---:|---:|---:|")
-    print("\n".join(rows))
+    print("\n".join(servers))
+    print(f"\n| what (leases of {LEASE_MS / 1000:g} s) | server | ran again, s | at most, s |")
+    print("|---|---|---:|---:|")
+    print("\n".join(workers))
 
 
 if __name__ == "__main__":

@@ -103,3 +103,72 @@ def calls(tree: ast.Module) -> set[str]:
 def test_calls_are_seen() -> None:
     text = 'lua.call("a", ()); self._link.run("b", ()); lua.SHA["c"]; subprocess.run("d")'
     assert calls(ast.parse(text)) == {"a", "b", "c"}
+
+
+# -- scripts are constants -------------------------------------------------------------------------
+
+SOURCE_OF = re.compile(r"(lua\.)?(SOURCES|BY_SHA)\[[^\[\]]*(\[[^\[\]]*\])*[^\[\]]*\]")
+
+
+def sent(tree: ast.AST) -> list[tuple[str, bool]]:
+    """What is sent to a server as a script: its source as it is written, and whether it is one of
+    ours as it lies in its file. Whoever sends EVAL sends something else."""
+    found: list[tuple[str, bool]] = []
+    for node in ast.walk(tree):
+        words = getattr(node, "elts", None) or getattr(node, "args", None)
+        if not isinstance(words, list):
+            continue
+        texts = [word.value if isinstance(word, ast.Constant) else None for word in words]
+        for at, text in enumerate(texts):
+            if not isinstance(text, str | bytes):
+                continue
+            text = text.decode("latin-1") if isinstance(text, bytes) else text
+            if text in ("EVAL", "EVAL_RO", "FUNCTION", "FCALL"):
+                found.append((text, False))
+            if text == "LOAD" and at and texts[at - 1] in ("SCRIPT", b"SCRIPT"):
+                source = ast.unparse(words[at + 1])
+                found.append((source, SOURCE_OF.fullmatch(source) is not None))
+    return found
+
+
+def test_only_scripts_as_they_lie_in_their_files_are_sent() -> None:
+    every = [one for path in PYTHON for one in sent(tree_of(path))]
+    assert len(every) > 3
+    assert [source for source, ours in every if not ours] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'ask("EVAL", source, 0)',
+        'ask("SCRIPT", "LOAD", source)',
+        'pack("SCRIPT", "LOAD", f"{lua.SOURCES[name]} {extra}")',
+        'pack("SCRIPT", "LOAD", lua.SOURCES[name] + extra)',
+        'pack("SCRIPT", "LOAD", lua.SOURCES[name] % extra)',
+        'pack(b"SCRIPT", b"LOAD", lua.SOURCES[name].format(extra))',
+        'calls = ("SCRIPT", "LOAD", text)',
+    ],
+)
+def test_a_script_that_is_put_together_is_seen(code: str) -> None:
+    assert [ours for _, ours in sent(ast.parse(code))] == [False]
+
+
+def test_the_sources_are_their_files() -> None:
+    texts = {path.stem: path.read_text() for path in SCRIPTS}
+    parts = {path.stem for path in PARTS}
+    for script, source in lua.SOURCES.items():
+        assert source.endswith(texts[script])
+        front = source.removesuffix(texts[script])
+        for part in parts:
+            front = front.replace(texts[part], "")
+        assert front == ""
+    tree = ast.parse((SOURCE / "lua/__init__.py").read_text())
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=name)
+def test_a_script_makes_no_code_of_its_arguments(path: Path) -> None:
+    words = re.findall(r"[A-Za-z_]+", "\n".join(code(path.read_text())))
+    assert not {"load", "loadstring", "loadfile", "dofile", "setfenv", "getfenv", "rawset"} & {
+        *words
+    }

@@ -2,37 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
-from chasquimq.job import Due
-from chasquimq.store.specs import Fired
-from tests.model.book import AHEAD, SPECS, WHO
-from tests.model.machine import (
-    HOUR_MS,
-    PASSED,
-    Machine,
-    far,
-    few,
-    nth,
-    when_delayed,
-    when_pending,
-    who,
-)
-from tests.model.site import Site, is_garbage
-from tests.store.drawer import firing, spec
+from chasquimq.store.dead import Replay
+from tests.model.book import AHEAD, SPECS, UNIQUE, WHO, Mark, ident, is_garbage
+from tests.model.holding import MOST_DELETED
+from tests.model.machine import HOUR_MS, PASSED, far, few, nth, when_delayed, when_pending, who
+from tests.model.plan import Plans
+from tests.model.site import Site
 
-key = st.sampled_from(SPECS)
-FIRED_MS = 1_700_000_000_000  # as `firing` makes envelopes
+role = st.sampled_from(["promoter", "scheduler"])
 MOST_LOSSES = 2  # of the group in one program: each makes all else forgotten
+RESTART_ONE_IN = 20
+when_led = precondition(lambda self: bool(self.book.promoter or self.book.scheduler))
 
 
-class Queue(Machine):
+class Queue(Plans):
     """All rules: these beside those of producers and consumers."""
 
     losses = 0
+
+    @initialize()
+    def begin(self) -> None:
+        """A queue that has lived: each place holds something, one consumer has lost its leases and
+        does not know, one has looked at a spec, and the id of a dead job is another's by now."""
+        self.each(lambda site: site.begin())
+        first, second, third = WHO
+        self.add(5, 0)
+        self.add_unique(UNIQUE[0], None)
+        self.read(first, 6)
+        self.look()
+        self.fall_silent(first)
+        self.claim(second, 3, False)
+        self.bury(second, 0)
+        self.bury(first, 5)
+        self.add_unique(UNIQUE[0], None)
+        self.schedule_in(0, 0)
+        self.add_unique(UNIQUE[1], False)
+        self.put_spec(SPECS[0])
+        self.look_at_specs(first)
+        self.add(2, 0)
+        self.read(third, 1)
+
+    def teardown(self) -> None:
+        """What people are told of a queue is what it holds; and all that is in it can be done."""
+        if self.created:
+            assert self.each(lambda site: site.examine()) == self.book.told()
+            self.drain(WHO[-1])
+
+    def drain(self, name: str) -> None:
+        self.pause_or_resume(False)
+        self.lose_lock("promoter")
+        for one in WHO:
+            self.crash(one)
+        self.promote(name, 100)
+        self.look()
+        self.claim(name, 100, False)
+        self.read(name, 100)
+        self.look()
+        numbers = [held.number for held in self.book.hands[name]]
+        assert self.each(lambda site: site.ack_all(name, numbers)) == len(numbers)
+        for number in numbers:
+            entry = self.book.entry(number)
+            assert entry is not None
+            self.book.done.add(self.book.end(entry))
+        self.look()
+        assert all(entry.bare for entry in self.book.stream)
 
     # -- delayed jobs ----------------------------------------------------------------------------
 
@@ -47,12 +83,7 @@ class Queue(Machine):
         job = self.some(place)
         if job is None:
             return
-        there = self.book.findable(job)
-        assert self.each(lambda site: site.delayed.cancel(job)) is there
-        if there:
-            del self.book.delayed[job]
-            self.book.done.add(job)
-            self.cancelled.add(job)
+        self.cancel_id(ident(job))
 
     @when_delayed
     @rule(place=nth, later=far)
@@ -60,19 +91,20 @@ class Queue(Machine):
         job = self.some(place)
         if job is None:
             return
-        there, delay_ms = self.book.findable(job), HOUR_MS if later else 0
-        score, data = (AHEAD if later else PASSED) + self.book.tick(), self.body(job)
+        job_id, found = ident(job), self.book.findable(ident(job))
+        delay_ms = HOUR_MS if later else 0
+        score = (AHEAD if later else PASSED) + self.book.tick()
 
         async def step(site: Site) -> bool:
             since = await site.clock_ms()
-            done = await site.delayed.reschedule(job, Due(delay_ms))
-            if done:
-                await site.settle_score(job, data, since, delay_ms, score)
+            done = await site.reschedule(job_id, delay_ms)
+            if done and found is not None:
+                await site.settle_score(job_id, self.body(found), since, delay_ms, score)
             return done
 
-        assert self.each(step) is there
-        if there:
-            self.book.delayed[job].score = score
+        assert self.each(step) is (found is not None)
+        if found is not None:
+            self.book.delayed[found] = score
 
     @when_delayed
     @rule(name=who, batch=few)
@@ -84,47 +116,137 @@ class Queue(Machine):
             return
         self.book.promoter = name
         due = self.book.due(batch)
-        assert done[1] == [job for job in due if job in self.created]
+        assert done[1] == [ident(job) for job in due if job in self.created]
         assert done[2] == len([job for job in due if job not in self.created])
         for job in due:
             del self.book.delayed[job]
             if job in self.created:
-                self.book.arrive(job)
+                hint = ident(job) in UNIQUE and self.book.taken(ident(job))
+                self.book.arrive(job, hint=hint)
+                self.book.index.pop(ident(job), None)
             else:
-                self.book.dead.append(job)
+                self.book.bury(job)
 
-    @rule(which=st.sampled_from(["promoter", "scheduler"]))
-    def lose_lock(self, which: str) -> None:
-        """It expired, and its holder does not know."""
-        self.each(lambda site: site.shelf.link.ask("DEL", site.lock(which)))
-        setattr(self.book, which, None)
+    @when_led
+    @rule(which=role, name=who, how=st.sampled_from(["expires", "release", "repair", "forever"]))
+    def let_go_of_a_lock(self, which: str, name: str, how: str) -> None:
+        """Who does not hold it lets go of nothing, and one that expires needs no repair."""
+        if how == "expires":
+            self.lose_lock(which)
+            return
+        held = getattr(self.book, which) == name
+        if how == "release":
+            self.each(lambda site: site.release(which, name))
+            drop = held
+        else:
+            drop = held and how == "forever"
+            answer = self.each(lambda site: site.drop_lock(which, name, how == "forever"))
+            assert answer == int(drop)
+        if drop:
+            setattr(self.book, which, None)
 
     # -- operators -------------------------------------------------------------------------------
 
     @rule(paused=st.booleans())
-    def pause_or_resume(self, paused: bool) -> None:
-        changed = self.each(lambda site: site.pause(paused))
-        assert changed is (paused is not self.book.paused)
-        self.book.paused = paused
+    def stop_or_go_on(self, paused: bool) -> None:
+        self.pause_or_resume(paused)
 
-    @precondition(lambda self: bool(self.book.dead))
-    @rule(count=few)
+    @precondition(lambda self: bool(self.book.dead or self.book.purged))
+    @rule(how=st.sampled_from(["replay", "purge", "put back", "look"]), count=few)
+    def operate(self, how: str, count: int) -> None:
+        """On the dead."""
+        if how in ("replay", "purge"):
+            getattr(self, how)(count)
+        else:
+            self.purge(1)
+            self.put_back(count - 1, how == "look")
+
     def replay(self, count: int) -> None:
-        """The oldest of the dead that can be read; the others stay where they are."""
-        readable = [job for job in self.book.dead if not is_garbage(job)][:count]
-        assert self.each(lambda site: site.replay(count)) == len(readable)
-        for job in readable:
-            self.book.dead.remove(job)
-            self.book.arrive(job, attempt=0)
+        """The oldest of the dead that can be read and whose ids nobody has; the others stay."""
+        readable = [one for one in self.book.dead if not is_garbage(one.job)][:count]
+        moved = 0
+        for one in readable:
+            job_id, created = ident(one.job), self.created[one.job]
+            if one.hint and self.book.taken(job_id):
+                continue
+            moved += 1
+            self.book.dead.remove(one)
+            self.book.arrive(one.job, attempt=0, hint=one.hint)
+            if one.hint:
+                self.book.marks[job_id] = Mark(created, "of a replay")
+                self.book.late.discard(one.job)
+        answer = self.each(lambda site: site.replay(count))
+        assert answer == Replay(moved, len(readable) - moved)
 
-    @rule(name=who)
-    def sweep(self, name: str) -> None:
-        """Names with nothing pending go, and nothing else does."""
-        leads = self.book.promoter == name
-        assert self.each(lambda site: site.sweep(name)) == (leads, 0)
+    def purge(self, count: int) -> None:
+        purged, self.book.dead = self.book.dead[:count], self.book.dead[count:]
+        self.book.purged += purged
+        assert self.each(lambda site: site.purge(count)) == len(purged)
+
+    def put_back(self, place: int, dry_run: bool) -> None:
+        """What was exported comes back once, and only if it lies there no more. What came back may
+        have been purged again: that is another row."""
+        rows = self.book.purged + self.book.returned + self.book.dead
+        one = rows[min(place, len(rows) - 1)]
+        missing = one in self.book.purged
+        assert self.each(lambda site: site.put_back(one.number, dry_run)) == int(missing)
+        if missing and not dry_run:
+            self.book.purged.remove(one)
+            self.book.returned.append(one)
+            self.book.bury(one.job, hint=one.hint)
+
+    @rule(
+        name=who, leader=st.sampled_from([None, *WHO]), living=st.booleans(), deleted=st.booleans()
+    )
+    def sweep(self, name: str, leader: str | None, living: bool, deleted: bool = False) -> None:
+        """Names with nothing pending go, and of the dead what has no body; nothing else does."""
+        others = [one for one in self.book.pending() if one.owner not in (None, name)]
+        if deleted and others and self.deleted < MOST_DELETED:
+            self.fall_silent(others[0].owner or "")
+            self.delete(others[0].number)
+        if leader is not None:
+            self.lose_lock("promoter")
+            self.promote(leader, 1)
+        leads, kept = self.book.promoter == name, {one.owner for one in self.book.pending()}
+        ghosts = [one for one in self.book.pending() if one.bare and one.owner != name]
+        lost = ghosts if leads and not living else []
+        assert self.each(lambda site: site.sweep(name, living)) == (leads, len(lost))
+        for entry in lost:
+            self.book.lose(entry)
         if leads:
-            names = set(self.each(lambda site: site.names())) - {name}
-            assert names == {one.owner for one in self.book.pending()} - {name}
+            assert set(self.each(lambda site: site.names())) - {name} == kept - {name}
+
+    # -- what befalls a queue --------------------------------------------------------------------
+
+    @precondition(lambda self: self.deleted < MOST_DELETED and bool(self.book.waiting()))
+    @rule(place=nth)
+    def delete_what_waits(self, place: int) -> None:
+        waiting = self.book.waiting()
+        self.delete(waiting[min(place, len(waiting) - 1)].number)
+
+    @when_delayed
+    @precondition(lambda self: self.deleted < MOST_DELETED)
+    @rule(place=nth)
+    def unschedule_behind_our_back(self, place: int) -> None:
+        """An index is left, and leads nowhere."""
+        job = self.some(place)
+        if job not in self.book.delayed:
+            return
+        self.deleted += 1
+        member = self.member(job)
+        self.each(lambda site: site.shelf.link.ask("ZREM", site.shelf.keys.delayed, member))
+        del self.book.delayed[job]
+        self.book.gone.add(job)
+
+    @precondition(lambda self: bool(self.book.index))
+    @rule(place=nth)
+    def repair_index(self, place: int) -> None:
+        """One that leads nowhere goes, the others stay."""
+        job_id = [*self.book.index][-1 - min(place, len(self.book.index) - 1)]
+        idle = self.book.findable(job_id) is None
+        assert self.each(lambda site: site.drop_index(job_id)) == int(idle)
+        if idle:
+            del self.book.index[job_id]
 
     @when_pending
     @precondition(lambda self: self.losses < MOST_LOSSES)
@@ -136,82 +258,9 @@ class Queue(Machine):
         self.book.lose_group()
 
     @precondition(lambda self: self.restarts > 0)
-    @rule()
-    def restart(self) -> None:
-        self.restarts -= 1
-        self.each(lambda site: site.restart())
-
-    # -- specs -----------------------------------------------------------------------------------
-
-    @rule(name=key)
-    def put_spec(self, name: str) -> None:
-        score, edition = 10_000 * self.book.tick(), self.book.tick()
-        packed = spec(name, payload=b"%d" % edition)
-
-        async def step(site: Site) -> bool:
-            _, seen = await site.shelf.store.specs.see(name)
-            return await site.shelf.store.specs.put(seen, packed, b"", score)
-
-        assert self.each(step) is True
-        self.book.specs[name] = (score, edition)
-
-    @precondition(lambda self: bool(self.book.specs))
-    @rule(name=key)
-    def drop_spec(self, name: str) -> None:
-        there = self.book.specs.pop(name, None) is not None
-        assert self.each(lambda site: site.shelf.store.specs.drop(name)) is there
-
-    @rule(name=who)
-    def look_at_specs(self, name: str) -> None:
-        """What a scheduler sees now it may fire much later, and another beside it."""
-        leads = self.book.scheduler in (None, name)
-        assert self.each(lambda site: site.look(name)) == (sorted(self.book.specs) if leads else -1)
-        if leads:
-            self.book.scheduler = name
-            self.book.sights[name] = dict(self.book.specs)
-
-    @precondition(lambda self: any(self.book.sights.values()))
-    @rule(name=who, which=key, windows=st.integers(0, 3))
-    def fire(self, name: str, which: str, windows: int) -> None:
-        seen = self.book.sights.get(name, {}).get(which)
-        if seen is None:
-            return
-        moments = range(seen[0], seen[0] + windows)
-        then = seen[0] + windows + 1
-
-        async def step(site: Site) -> Any:
-            one = firing(site.sights[name][which], *moments, then=then)
-            return (await site.shelf.store.specs.fire(name, [one]))[0]
-
-        leads, same = self.book.scheduler == name, self.book.specs.get(which) == seen
-        done = leads and same
-        assert self.each(step) == (Fired(True, windows, False) if done else Fired(leads))
-        if done:
-            for at_ms in moments:
-                job = f"{which}@{at_ms}"
-                assert job not in self.created, "the model itself fired a window twice"
-                self.created[job] = FIRED_MS
-                self.book.arrive(job, attempt=0)
-            self.book.specs[which] = (then, seen[1])
-
-    @precondition(lambda self: bool(self.book.specs))
-    @rule(name=who, which=key)
-    def look_while_another_changes_it(self, name: str, which: str) -> None:
-        """Two leaders with the same view, or a spec that is removed while it fires."""
-        self.look_at_specs(name)
-        self.lose_lock("scheduler")
-        other = WHO[WHO.index(name) - 1]
-        self.look_at_specs(other)
-        self.fire(other, which, 1)
-        self.lose_lock("scheduler")
-        self.look_only_for_the_lock(name)
-        self.fire(name, which, 1)
-
-    def look_only_for_the_lock(self, name: str) -> None:
-        """It leads again, and still goes by what it saw before."""
-        before = {site.name: site.sights.get(name) for site in self.sites}
-        known = self.book.sights.get(name)
-        self.look_at_specs(name)
-        for site in self.sites:
-            site.sights[name] = before[site.name] or {}
-        self.book.sights[name] = known or {}
+    @rule(dice=st.integers(1, RESTART_ONE_IN))
+    def restart(self, dice: int) -> None:
+        """Killed with what it holds on disk. It takes long, so not often."""
+        if dice == RESTART_ONE_IN:
+            self.restarts -= 1
+            self.each(lambda site: site.restart())

@@ -1,6 +1,7 @@
 """Whatever is done to a queue in whatever order, all servers hold what the model says.
 
 python -m tests.model.run --examples 1000 --steps 80
+python -m tests.model.run --short        no server is killed, and what is found is told as it is
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from tests.model.site import Site
 from tests.servers import DIALECTS, DialectServer, Servers
 
 EXAMPLES, STEPS = 150, 40  # of the short form: many programs end early
-RESTART_EVERY = 10  # so many examples of the long form have servers that are killed
+RESTARTS = 1  # of the servers, in a program of the long form at the most
 TELL_EVERY_S = 10.0
+NO_RULES = (".teardown", ".every_server_holds_what_the_book_says")
 
 
 def explore(
@@ -30,10 +32,12 @@ def explore(
     examples: int,
     steps: int,
     *,
-    restarts: bool = False,
+    long: bool = False,
+    shrink: bool = True,
     tell: Callable[[int], None] | None = None,
 ) -> None:
-    """Raises what was found, with the shortest program of steps that shows it."""
+    """Raises what was found, with the shortest program of steps that shows it; the long form
+    kills servers, too."""
     begun = 0
 
     def machine() -> Queue:
@@ -41,14 +45,16 @@ def explore(
         begun += 1
         if tell is not None:
             tell(begun)
-        return Queue(runner, sites, restarts=int(restarts and begun % RESTART_EVERY == 0))
+        return Queue(runner, sites, restarts=RESTARTS if long else 0)
 
     chosen = settings(
         max_examples=examples,
         stateful_step_count=steps,
         deadline=None,
         suppress_health_check=list(HealthCheck),
-        phases=[Phase.explicit, Phase.generate, Phase.shrink],
+        phases=[Phase.explicit, Phase.generate, *[Phase.shrink] * shrink],
+        database=None,
+        report_multiple_bugs=False,
         print_blob=False,
     )
     with asyncio.Runner() as runner:
@@ -62,26 +68,39 @@ def explore(
                 runner.run(site.shelf.close())
 
 
+def last_step(notes: str) -> str:
+    """The rule at which it was seen."""
+    steps = [line.partition("(")[0] for line in notes.splitlines() if line.startswith("state.")]
+    rules = [step.removeprefix("state.") for step in steps if not step.endswith(NO_RULES)]
+    return rules[-1] if rules else "begin"
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--examples", type=int, default=1_000)
     options.add_argument("--steps", type=int, default=80)
+    options.add_argument("--short", action="store_true", help="kill no server, shrink nothing")
     asked = options.parse_args()
-    began = told = time.monotonic()
+    long = not asked.short
+    began = last = time.monotonic()
 
     def tell(begun: int) -> None:
-        nonlocal told
-        if time.monotonic() - told >= TELL_EVERY_S:
-            told = time.monotonic()
-            print(f"{begun:>6} of {asked.examples} examples, {told - began:.0f} s", flush=True)
+        nonlocal last
+        if time.monotonic() - last >= TELL_EVERY_S:
+            last = time.monotonic()
+            print(f"{begun:>6} of {asked.examples} examples, {last - began:.0f} s", flush=True)
 
     with ExitStack() as stack:
-        servers = Servers()
-        chosen = [stack.enter_context(servers.private(dialect)) for dialect in DIALECTS]
+        servers = stack.enter_context(Servers())
+        chosen = [
+            stack.enter_context(servers.private(dialect)) if long else servers.shared(dialect)
+            for dialect in DIALECTS
+        ]
         try:
-            explore(chosen, "model", asked.examples, asked.steps, restarts=True, tell=tell)
-        except AssertionError as error:
-            print("\n".join([*getattr(error, "__notes__", ()), f"failed: {error}"]))
+            explore(chosen, "model", asked.examples, asked.steps, long=long, shrink=long, tell=tell)
+        except Exception as error:  # of a script that fails, too: the program that shows it is told
+            notes = "\n".join(getattr(error, "__notes__", ()))
+            print(f"{notes}\nfailed: {last_step(notes)}: {' '.join(str(error).split())}")
             return 1
     seconds = time.monotonic() - began
     print(

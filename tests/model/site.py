@@ -11,24 +11,34 @@ from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from chasquimq import wire
-from chasquimq.config import StreamOptions
+from chasquimq.config import ConnectOptions, StreamOptions
 from chasquimq.errors import StoreUnavailableError, WireError
 from chasquimq.job import Due, Envelope
-from chasquimq.store import Delayed, Jobs, Row
-from chasquimq.store.dead import revive
+from chasquimq.store import Delayed, Holder, Jobs, Row
+from chasquimq.store.dead import Replay, revive
+from chasquimq.store.exam import queue as exam
+from chasquimq.store.exam.queue import Patience
+from chasquimq.store.exam.remedy import Remedy
+from chasquimq.store.inspect import Inspect
 from chasquimq.store.jobs import FIRST
 from chasquimq.store.resp import pairs
 from chasquimq.store.specs import Seen
-from tests.model.book import WHO, Book, Entry, View
+from chasquimq.wire import Exported
+from tests.model.book import AHEAD, ONCE, SPECS, UNIQUE, WHO, Book, Entry, Spec, Told, View, ident
 from tests.servers import DialectServer
 from tests.store.faulty import wipe
 from tests.store.shelf import GROUP, Shelf
 
 NAME = b"work"
+LIMIT = b"3600"  # seconds for which an id is unique, at the most
 LEASE_MS = 30_000
 IDLE_MS = 2 * LEASE_MS
 RETRIES_S = 30.0
+# A machine that stands still for a while is no finding.
+PATIENT = ConnectOptions(timeout_ms=60_000, reply_ms=60_000, retry_ms=5, max_retry_ms=50)
 
 
 class Site:
@@ -36,11 +46,14 @@ class Site:
         self.name = server.name
         self.server = server.server
         self.shelf = Shelf(server, queue_name)
+        self.shelf.store = self.shelf.new_store(options=PATIENT)
+        self.shelf.links = [self.shelf.store.link]
         self.ids: dict[int, bytes] = {}
         self.fields: dict[int, Any] = {}
-        self.members: dict[str, bytes] = {}
+        self.rows: dict[int, Exported] = {}  # of the DLQ
         self.sights: dict[str, dict[str, Seen]] = {}
         self.jobs: dict[str, Jobs] = {}
+        self.remedy = Remedy(self.shelf.link, queue_name, GROUP)
 
     async def open(self) -> None:
         await self.shelf.open()
@@ -50,7 +63,7 @@ class Site:
     async def begin(self) -> None:
         """An empty queue."""
         wipe(self.shelf)
-        self.ids, self.fields, self.members, self.sights = {}, {}, {}, {}
+        self.ids, self.fields, self.rows, self.sights = {}, {}, {}, {}
         await self.jobs[WHO[0]].join(StreamOptions())
 
     async def lose_group(self) -> None:
@@ -131,14 +144,23 @@ class Site:
         lost = await self.jobs[name].renew(self.shelf.link, ids)
         return [number for number in numbers if self.ids[number] in lost]
 
-    async def ack(self, name: str, number: int, fenced: bool) -> int:
+    async def ack(self, name: str, number: int, fenced: bool, unique: Holder | None) -> int:
         ids = [self.ids[number]]
+        if unique is not None:
+            return int(await self.shelf.send(self.jobs[name].free(ids[0], unique)))
         if fenced:
             return int(await self.shelf.send(self.jobs[name].ack_held(ids)))
         return self.dialect.acked(await self.shelf.send(self.dialect.ack(ids)))
 
+    async def ack_all(self, name: str, numbers: Sequence[int]) -> int:
+        ids = [self.ids[number] for number in numbers]
+        return int(await self.shelf.send(self.jobs[name].ack_held(ids))) if ids else 0
+
     async def give_back(self, name: str, rows: Sequence[tuple[int, int]]) -> int:
         return await self.jobs[name].give_back([self.row(*one) for one in rows])
+
+    async def restore(self, name: str, number: int, before: int) -> int:
+        return await self.jobs[name]._restore(self.row(number, before))
 
     # -- verbs of those who lead or operate ------------------------------------------------------
 
@@ -146,17 +168,64 @@ class Site:
         hold = self.shelf.store.hold
         return await (hold.put(1_790_000_000_000) if paused else hold.lift())
 
-    async def replay(self, count: int) -> int:
+    async def replay(self, count: int) -> Replay:
         revivals = []
         for row in await self.shelf.store.dead.page():
             with suppress(WireError):
                 revivals.append(revive(row))
-        return (await self.shelf.store.dead.replay(revivals[:count])).moved
+        return await self.shelf.store.dead.replay(revivals[:count])
 
-    async def sweep(self, name: str) -> tuple[bool, int]:
-        # Any name is old enough; what is pending is what must keep it.
-        done = await self.jobs[name].sweep(0, -1)
+    async def purge(self, count: int) -> int:
+        dead = self.shelf.store.dead
+        return await dead.delete((await dead.page())[:count])
+
+    async def put_back(self, number: int, dry_run: bool) -> int:
+        return await self.shelf.store.dead.put_back([self.rows[number]], dry_run=dry_run)
+
+    async def sweep(self, name: str, living: bool) -> tuple[bool, int]:
+        # Any name is old enough; what is pending is what must keep it. Nobody has been away for as
+        # long as silent entries look.
+        done = await self.jobs[name].sweep(IDLE_MS if living else 0, -1)
         return done.leads, done.ghosts
+
+    async def forget(self, job_id: str) -> None:
+        """Its marker expires."""
+        keys = self.shelf.keys
+        await self.shelf.link.ask("DEL", keys.unique(job_id), keys.dlid(job_id))
+
+    async def delete(self, number: int) -> None:
+        await self.shelf.link.ask("XDEL", self.shelf.keys.stream, self.ids[number])
+
+    async def release(self, which: str, name: str) -> None:
+        store = self.shelf.store
+        await (store.delayed if which == "promoter" else store.specs).release(name)
+
+    async def drop_index(self, job_id: str) -> int:
+        return await self.remedy.drop_indexes([self.shelf.keys.didx(job_id)])
+
+    async def drop_lock(self, which: str, name: str, forever: bool) -> int:
+        link, key = self.shelf.link, self.lock(which)
+        if forever:
+            await link.ask("PERSIST", key)
+        dropped = await self.remedy.drop_lock(which, name)
+        await link.ask("EXPIRE", key, 3_600)
+        return dropped
+
+    async def examine(self) -> Told:
+        """The queue as people are told of it, in two ways."""
+        link, queue = self.shelf.link, self.shelf.keys.queue
+        facts = await exam.look(link, queue, GROUP, Patience(LEASE_MS, LEASE_MS))
+        seen = await Inspect(self.shelf.keys, link).overview(GROUP)
+        assert seen.counts is not None and seen.pending == seen.counts.running
+        return Told(
+            counts=msgspec.structs.astuple(seen.counts)[:5],
+            again=msgspec.structs.astuple(facts.counts)[:5],
+            ghosts=sum(one.ghosts for one in facts.holders),
+            dead_lately=facts.dead_lately,
+            due=(seen.delayed_due, seen.repeat_due, seen.repeat_paused),
+            empty=sorted(key.decode() for key in facts.empty_specs),
+            locks=(seen.promoter, seen.scheduler),
+        )
 
     async def names(self) -> list[str]:
         rows = await self.shelf.link.ask("XINFO", "CONSUMERS", self.shelf.keys.stream, GROUP)
@@ -180,6 +249,14 @@ class Site:
     async def clock_ms(self) -> int:
         return await self.shelf.link.clock_ms()
 
+    async def reschedule(self, job_id: str, delay_ms: int) -> bool:
+        """Markers live for as much longer as the job is put off. Its score is the model's, which
+        may lie decades ahead, so they must live as long, or they would end while we look."""
+        keys = self.shelf.keys
+        for key in (keys.didx(job_id), keys.dlid(job_id), keys.unique(job_id)):
+            await self.shelf.link.ask("EXPIRE", key, AHEAD // 1000)
+        return await self.delayed.reschedule(job_id, Due(delay_ms))
+
     async def settle_score(self, job: str, body: bytes, since: int, delay_ms: int, to: int) -> None:
         """It was scheduled by the server's clock; from now on it is due when the model says so."""
         keys, member = self.shelf.keys, wire.join_member(NAME, body)
@@ -188,11 +265,11 @@ class Site:
         assert score is not None, f"{self.name}: {job} is not in the delayed set"
         assert since + delay_ms <= float(score) <= until + delay_ms, f"{self.name}: {job}"
         await link.ask("ZADD", keys.delayed, to, member)
-        index = await link.ask("GET", keys.didx(job))
+        index = await link.ask("GET", keys.didx(ident(job)))
         if index is not None and index[:4].isdigit():
             was, _, front = index.partition(b" ")
             assert int(was) == int(float(score)), f"{self.name}: the index of {job} leads nowhere"
-            await link.ask("SET", keys.didx(job), b"%d %b" % (to, front), "KEEPTTL")
+            await link.ask("SET", keys.didx(ident(job)), b"%d %b" % (to, front), "KEEPTTL")
 
     # -- what Redis holds ------------------------------------------------------------------------
 
@@ -204,39 +281,57 @@ class Site:
             ("XINFO", "GROUPS", keys.stream),
             ("ZRANGE", keys.delayed, 0, -1, "WITHSCORES"),
             ("XRANGE", keys.dlq, "-", "+"),
-            ("KEYS", keys.result("") + b"*"),
+            ("KEYS", keys.tag + b"*"),
+            ("MGET", *map(keys.unique, UNIQUE), *map(keys.dlid, ONCE)),
+            ("MGET", keys.promoter_lock, keys.scheduler_lock, keys.paused),
             ("ZRANGE", keys.repeat, 0, -1, "WITHSCORES"),
-            ("EXISTS", keys.paused),
+            *[("HMGET", keys.spec(key), "spec", "aside", "fired") for key in SPECS],
         )
         for reply in told:
             assert not isinstance(reply, Exception), f"{self.name}: {reply}"
-        entries, pending, groups, delayed, dead, kept, specs, paused = told
-        stream = self._stream(entries, pending, groups)
-        if len(entries) == len(book.stream):
-            for entry, (entry_id, fields) in zip(book.stream, entries, strict=True):
-                self.ids[entry.number], self.fields[entry.number] = entry_id, fields
+        entries, pending, groups, delayed, dead, names, marks, notes, specs, *hashes = told
+        stream, ghosts = self._stream(entries, pending, groups)
+        self._number(book, entries, dead)
         late = {member_job(member): int(float(score)) for member, score in _two(delayed)}
         assert 2 * len(late) == len(delayed), f"{self.name}: twice in the delayed set"
-        buried = [body_job(fields[1]) for _, fields in dead]
-        results = {key.removeprefix(keys.result("")).decode() for key in kept}
-        scores = {key.decode(): int(float(score)) for key, score in _two(specs)}
-        return View(stream, late, buried, results, scores, bool(paused))
+        return View(
+            stream=stream,
+            ghosts=ghosts,
+            delayed=late,
+            dead=[(body_job(fields[1]), bool(wire.unique_hint(fields))) for _, fields in dead],
+            kept=_behind(keys.result(""), names),
+            marks=_marks(marks, _behind(keys.dlid(""), names)),
+            index=_behind(keys.didx(""), names),
+            specs=_specs(dict(_two(specs)), hashes),
+            locks=(notes[0] and notes[0].decode(), notes[1] and notes[1].decode()),
+            paused=notes[2] is not None,
+        )
+
+    def _number(self, book: Book, entries: Any, dead: Any) -> None:
+        """Which of the book's entries these are; where they are not the same, the view says so."""
+        whole = [entry for entry in book.stream if not entry.bare]
+        if len(entries) == len(whole):
+            for entry, (entry_id, fields) in zip(whole, entries, strict=True):
+                self.ids[entry.number], self.fields[entry.number] = entry_id, fields
+        if len(dead) == len(book.dead):
+            for one, (dlq_id, fields) in zip(book.dead, dead, strict=True):
+                self.rows[one.number] = Exported(dlq_id.decode(), list(fields))
 
     def _stream(
         self, entries: Any, pending: Any, groups: Any
-    ) -> list[tuple[str, int, str | None, int]]:
+    ) -> tuple[list[tuple[str, int, bool, str | None, int]], list[tuple[str | None, int]]]:
         facts = pairs(groups[0])
         read_to = _order(facts[b"last-delivered-id"])
         held = {row[0]: (row[1].decode(), row[3]) for row in pending}
-        assert held.keys() <= {entry_id for entry_id, _ in entries}, f"{self.name}: ghosts"
         rows = []
         for entry_id, fields in entries:
             envelope = wire.unpack_envelope(fields[1])
-            owner, deliveries = held.get(entry_id, (None, 0))
+            owner, deliveries = held.pop(entry_id, (None, 0))
             if owner is None and _order(entry_id) <= read_to:
                 owner = "nobody: it is never delivered again"
-            rows.append((envelope.id, envelope.attempt, owner, deliveries))
-        return rows
+            hint = bool(wire.unique_hint(fields))
+            rows.append((body_job(fields[1]), envelope.attempt, hint, owner, deliveries))
+        return rows, list(held.values())
 
 
 def body(job: str, created_ms: int, attempt: int) -> bytes:
@@ -250,9 +345,11 @@ def garbage(data: bytes) -> str:
 
 def body_job(data: bytes) -> str:
     try:
-        return wire.unpack_envelope(data).id
+        envelope = wire.unpack_envelope(data)
     except WireError:
         return garbage(data)
+    several = envelope.id in UNIQUE + ONCE
+    return f"{envelope.id}#{envelope.created_at_ms}" if several else envelope.id
 
 
 def member_job(member: bytes) -> str:
@@ -260,10 +357,6 @@ def member_job(member: bytes) -> str:
         return body_job(wire.split_member(member)[1])
     except WireError:
         return garbage(member)
-
-
-def is_garbage(job: str) -> bool:
-    return job.startswith(("b'", 'b"'))
 
 
 async def _ready(rows: list[Row]) -> list[Row]:
@@ -276,3 +369,29 @@ def _two(flat: list[Any]) -> list[tuple[Any, Any]]:
 
 def _order(entry_id: bytes) -> tuple[int, ...]:
     return tuple(map(int, entry_id.split(b"-")))
+
+
+def _behind(front: bytes, names: list[bytes]) -> set[str]:
+    return {name.removeprefix(front).decode() for name in names if name.startswith(front)}
+
+
+def _marks(values: list[bytes | None], once: set[str]) -> dict[str, str]:
+    """Of ids that are unique until done only whose they are: each server has its own tokens."""
+    found = dict.fromkeys(once, "1")
+    for job_id, value in zip(UNIQUE + ONCE, values, strict=True):
+        if value is not None:
+            found[job_id] = value.decode().partition(" ")[0]
+    return found
+
+
+def _specs(scores: dict[bytes, bytes], hashes: list[list[bytes | None]]) -> dict[str, Spec]:
+    found = {}
+    for key, (packed, aside, fired) in zip(SPECS, hashes, strict=True):
+        score = scores.get(key.encode())
+        if score is None and packed is None:
+            continue
+        edition = None if packed is None else int(wire.unpack_spec(packed, None).payload)
+        note = None if aside is None else aside.decode()
+        place = -1 if score is None else int(float(score))
+        found[key] = Spec(place, edition, note, int(fired or 0))
+    return found

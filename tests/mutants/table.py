@@ -13,6 +13,7 @@ class Mutant(NamedTuple):
     old: str  # there exactly once
     new: str
     tests: tuple[str, ...]
+    model: bool = False  # random programs notice it, too
 
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())

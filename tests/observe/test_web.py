@@ -200,6 +200,49 @@ def test_nonsense_ends_its_own_connection_only() -> None:
         assert fetch(port, "/livez").status == 200
 
 
+MARK = "<svg/onload=x>"
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (f"GET /{MARK}?{MARK} HTTP/1.1", 404),
+        (f"{MARK} /livez HTTP/1.1", 405),
+        (f"GET /livez HTTP/1.1 {MARK}", 400),
+        (f"GET /livez {MARK}", 400),
+        (f"GET /livez HTTP/9.9{MARK}", 400),
+        (MARK, 400),
+        ("GET /livez HTTP/3.0", 505),
+        ("GET /livez", 200),
+        (f"GET /metrics HTTP/1.1\r\nHost: {MARK}\r\nX-{MARK}: {MARK}", 200),
+        (f"GET /{MARK * 2_000} HTTP/1.1", 414),
+        (f"GET /livez HTTP/1.1\r\nX: {MARK * 2_000}", 431),
+        ("GET /livez HTTP/1.1" + f"\r\nX: {MARK}" * 150, 431),
+        (f"POST /{MARK} HTTP/1.1\r\nContent-Length: 10000000\r\n\r\n{MARK * 60_000}", 405),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_no_answer_repeats_what_was_sent_or_may_be_taken_for_a_page(
+    request_line: str, status: int
+) -> None:
+    with serving() as port, socket.create_connection(("127.0.0.1", port), 20) as client:
+        with contextlib.suppress(OSError):  # it may have answered and hung up before the end
+            client.sendall(f"{request_line}\r\n\r\n".encode())
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := client.recv(65_536):
+                answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if not answer and len(request_line) > 100_000:
+        return  # cut off in the middle of what nobody wanted to read
+    assert head.startswith(b"HTTP/1.0 %d " % status)
+    assert b"svg" not in answer
+    assert b"\r\nX-Content-Type-Options: nosniff" in head
+    kind = head.partition(b"\r\nContent-Type: ")[2].partition(b"\r\n")[0]
+    assert kind.startswith((b"text/plain", b"application/json"))
+    assert body
+
+
 # -- where it listens ------------------------------------------------------------------------------
 
 

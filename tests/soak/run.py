@@ -1,183 +1,151 @@
-"""Run a worker under load for a while, and see whether anything grows.
+"""Load workers for a while, break something every 20 s, and see what came of it.
 
-python -m tests.soak.run --minutes 10
+python -m tests.soak.run --minutes 10                 with faults
+python -m tests.soak.run --minutes 10 --no-faults     one worker, and whether anything grows
+
+The exit code is 1 if a job was lost, doubled without a death, overlapped or left, or if
+processes and server are not as they were.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import statistics
+import json
+import logging
+import random
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-import redis
+from tests.servers import DIALECTS, DialectServer, Servers
+from tests.soak import calm
+from tests.soak.account import quantile, table
+from tests.soak.fault import FAULTS
+from tests.soak.storm import Outcome, Plan, storm
 
-from chasquimq import Queue, wire
-from chasquimq.server import Server, find_server
-from tests.chaos.kit.fleet import Process, environment
-from tests.soak.load import CONCURRENCY
-
-QUEUE = "soak"
-KINDS = ["quick"] * 80 + ["plain"] * 8 + ["suspends"] * 8 + ["fails-first"] * 3 + ["too-long"]
-BURST = 200
-FEW_KEYS = 5
-WARM_UP = 0.25  # of the whole: caches fill, arenas settle
+Tell = Callable[[str], None]
 
 
-class Sample(NamedTuple):
-    """What may not grow. Redis's memory is without what it keeps of clients and commands."""
-
-    rss_kb: int
-    handles: int
-    threads: int
-    clients: int
-    keys: int
-    consumers: int
-    events: int
-    dataset_kb: int
-
-
-class Outcome(NamedTuple):
-    jobs: int
-    seconds: float
-    samples: list[Sample]
-    left: dict[str, int]
-
-    def growth(self) -> dict[str, float]:
-        """From the first to the last third of what came after the warm-up, by medians."""
-        steady = self.samples[int(len(self.samples) * WARM_UP) :]
-        third = max(len(steady) // 3, 1)
-        first, last = steady[:third], steady[-third:]
-        return {
-            name: statistics.median(row[place] for row in last)
-            - statistics.median(row[place] for row in first)
-            for place, name in enumerate(Sample._fields)
-        }
-
-
-def look(pid: int, client: redis.Redis, keys: wire.Keys) -> Sample:
-    status = Path(f"/proc/{pid}/status").read_text()
-    facts = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    memory = client.info("memory")
-    dataset = int(memory["used_memory"]) - int(memory["mem_clients_normal"])
-    return Sample(
-        rss_kb=int(facts["VmRSS"].split()[0]),
-        handles=len(os.listdir(f"/proc/{pid}/fd")),
-        threads=int(facts["Threads"]),
-        clients=len(client.client_list()),
-        keys=int(client.dbsize()),
-        consumers=len(client.xinfo_consumers(keys.stream, "default")),
-        events=int(client.xlen(keys.events)),
-        dataset_kb=dataset // 1024,
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-
-
-async def soak(
-    url: str, dialect: str | None, seconds: float, progress: Callable[[str], None]
-) -> Outcome:
-    """Load a worker of its own process for so long; then wait until it has done everything."""
-    keys, client = wire.Keys(QUEUE), redis.Redis.from_url(url)
-    added, samples = 0, []
-    with ExitStack() as stack:
-        stack.callback(client.close)
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        command = [sys.executable, "-m", "tests.soak.load", url, QUEUE, dialect or ""]
-        worker = Process(command, Path(folder) / "stderr", environment(ours=True))
-        stack.callback(worker.kill)
-        worker.wait_ready()
-        async with Queue(QUEUE, redis_url=url, dialect=dialect) as queue:  # type: ignore[arg-type]
-            await queue.add_bulk([{"name": "fills-a-thread", "data": None}] * 3 * CONCURRENCY)
-            while client.xlen(keys.stream):
-                assert worker.is_alive, worker.errors
-                await asyncio.sleep(0.05)
-            began = time.monotonic()
-            next_look = began + 1
-            while (elapsed := time.monotonic() - began) < seconds:
-                if int(client.xlen(keys.stream)) < 5 * BURST:
-                    await queue.add_bulk(_burst(added))
-                    added += BURST
-                else:
-                    await asyncio.sleep(0.005)
-                if time.monotonic() >= next_look:
-                    next_look += max(seconds / 200, 0.1)
-                    samples.append(look(worker.pid, client, keys))
-                    progress(f"{elapsed:5.0f} s  {added:9,} jobs  {samples[-1]}")
-                assert worker.is_alive, worker.errors
-            deadline = time.monotonic() + 30
-            while any(_left(client, keys).values()) and time.monotonic() < deadline:
-                await asyncio.sleep(0.05)
-        left = _left(client, keys)
-    return Outcome(added, time.monotonic() - began, samples, left)
-
-
-def _burst(first: int) -> list[dict[str, object]]:
-    """Some of everything; one in fifty is delayed a little."""
-    jobs: list[dict[str, object]] = []
-    for number in range(first, first + BURST):
-        job: dict[str, object] = {"name": KINDS[number * 7 % len(KINDS)], "data": {"n": number}}
-        if number % 50 == 0:
-            job["delay_ms"] = 20
-        jobs.append(job)
-    return jobs
-
-
-def _left(client: redis.Redis, keys: wire.Keys) -> dict[str, int]:
-    return {
-        "waiting or delayed": int(client.xlen(keys.stream)) + int(client.zcard(keys.delayed)),
-        "pending": int(client.xpending(keys.stream, "default")["pending"]),
-        "dead": int(client.xlen(keys.dlq)),
-        # Results are gone after two seconds. What stays: stream, events, a lock or two.
-        "keys": max(int(client.dbsize()) - FEW_KEYS, 0),
-    }
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--no-faults", action="store_true")
+    parser.add_argument("--fault-every-s", type=float, default=20.0)
+    parser.add_argument(
+        "--only", nargs="*", choices=FAULTS, default=[], help="these faults, in turn"
+    )
+    parser.add_argument("--seed", type=int, default=random.randrange(10_000))
+    parser.add_argument(
+        "--rate", type=float, default=0.0, help="jobs per second; 0: 70 %% of what can be done"
+    )
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--lease-ms", type=int, default=5_000)
+    parser.add_argument(
+        "--p99-ms", type=float, default=0.0, help="fail if a wait without faults is longer"
+    )
+    parser.add_argument(
+        "--server", choices=[one.name for one in DIALECTS], default=DIALECTS[0].name
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="the report as JSON; progress goes to stderr"
+    )
+    return parser.parse_args()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--dialect", choices=("native", "portable"))
-    options = parser.parse_args()
-    with Server(find_server()) as server:
+    told = options()
+    logging.getLogger("chasquimq").setLevel(logging.ERROR)  # that connections break is the point
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
 
-        def tell(line: str) -> None:
-            print(line, flush=True)
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr if told.json else sys.stdout, flush=True)
 
-        outcome = asyncio.run(soak(server.url, options.dialect, options.minutes * 60, tell))
+    dialect = next(one for one in DIALECTS if one.name == told.server)
+    with Servers().private(dialect) as server:
+        if told.no_faults:
+            return _calm(server, told.minutes * 60, tell)
+        return _storm(server, told, tell)
+
+
+def _calm(server: DialectServer, seconds: float, tell: Tell) -> int:
+    outcome = asyncio.run(calm.soak(server.url, server.forced_dialect, seconds, tell))
     rate = outcome.jobs / outcome.seconds
-    print(
+    tell(
         f"\n{outcome.jobs:,} jobs in {outcome.seconds:.0f} s ({rate:,.0f}/s), left: {outcome.left}"
     )
     for name, grown in outcome.growth().items():
-        print(f"  {name:<12} {grown:+10.1f}")
-    failures = judge(outcome)
-    print("\n".join(failures) or "flat")
+        tell(f"  {name:<12} {grown:+10.1f}")
+    failures = calm.judge(outcome)
+    tell("\n".join(failures) or "flat")
     return bool(failures)
 
 
-def judge(outcome: Outcome) -> list[str]:
-    """What grew that may not, and what was left undone."""
-    limits = {
-        "rss_kb": 2_048.0,
-        "handles": 2.0,
-        "threads": 4.0,
-        "clients": 1.0,
-        "consumers": 0.0,
-        "events": 1_000.0,
-        "dataset_kb": 4_096.0,
-    }
-    grown = outcome.growth()
-    problems = [
-        f"{name} grew by {grown[name]:.1f}, more than {limit:.1f}"
-        for name, limit in limits.items()
-        if grown[name] > limit
+def _storm(server: DialectServer, told: argparse.Namespace, tell: Tell) -> int:
+    plan = Plan(
+        seconds=told.minutes * 60,
+        every_s=told.fault_every_s,
+        rate=told.rate,
+        seed=told.seed,
+        lease_ms=told.lease_ms,
+        workers=told.workers,
+        faults=tuple(told.only),
+    )
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        outcome = asyncio.run(storm(server, Path(folder), plan, tell))
+    p99 = quantile(outcome.waits_ms, 99)
+    if told.p99_ms and p99 > told.p99_ms:
+        outcome.problems.append(f"p99 from add to start {p99:.0f} ms, at most {told.p99_ms:.0f}")
+    tell("\n".join(closing(outcome)))
+    if told.json:
+        print(json.dumps(report(outcome, server.name), indent=1))
+    return bool(outcome.problems)
+
+
+def closing(outcome: Outcome) -> list[str]:
+    """The table at the end."""
+    waits, counts = outcome.waits_ms, outcome.counts
+    figures = ", ".join(f"{name} {counts[name]:,}" for name in counts)
+    return [
+        "",
+        *table(outcome.recoveries),
+        "(seconds after the fault's end, the worst of each; lasted: the median)",
+        "",
+        f"{outcome.jobs:,} jobs at {outcome.rate:,.0f}/s, {len(outcome.windows)} faults,"
+        f" seed {outcome.plan.seed}: {figures}",
+        f"from add to start outside of faults ({outcome.calm:,} jobs):"
+        f" p50 {quantile(waits, 50):.1f} ms, p99 {quantile(waits, 99):.1f} ms",
+        f"before the faults: {outcome.quiet[0]}",
+        f"at the end:        {outcome.quiet[-1]}",
+        *(
+            outcome.problems
+            or ["nothing lost, doubled without a cause, overlapping, stuck or grown"]
+        ),
     ]
-    return problems + [f"{what}: {count} left" for what, count in outcome.left.items() if count]
+
+
+def report(outcome: Outcome, server: str) -> dict[str, Any]:
+    waits = outcome.waits_ms
+    return {
+        "server": server,
+        "plan": asdict(outcome.plan),
+        "rate": round(outcome.rate),
+        "jobs": outcome.jobs,
+        "counts": dict(outcome.counts),
+        "waits": {
+            "jobs": outcome.calm,
+            "p50_ms": round(quantile(waits, 50), 2),
+            "p99_ms": round(quantile(waits, 99), 2),
+        },
+        "faults": [asdict(one) for one in outcome.recoveries],
+        "quiet": [one._asdict() for one in outcome.quiet],
+        "problems": outcome.problems,
+    }
 
 
 if __name__ == "__main__":

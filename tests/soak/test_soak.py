@@ -1,12 +1,12 @@
 """A worker under load stays as it is: memory, handles, threads, connections, keys.
 
-This is the short form; `make soak` runs for ten minutes, `make soak MINUTES=60` for an hour.
+This is the short form; `make soak FAULTS=no` runs for ten minutes, with MINUTES=60 for an hour.
 """
 
 from __future__ import annotations
 
 from tests.servers import DialectServer
-from tests.soak.run import Outcome, Sample, judge, soak
+from tests.soak.calm import Outcome, Sample, judge, soak
 
 SECONDS = 8.0
 

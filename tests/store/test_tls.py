@@ -7,6 +7,7 @@ import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,11 @@ class Authority:
         self.ca = folder / "ca.pem"
         self._made.cert_pem.write_to_path(str(self.ca))
 
-    def certificate(self, *names: str) -> tuple[Path, Path]:
+    def certificate(self, *names: str, until: datetime | None = None) -> tuple[Path, Path]:
         """A certificate for these names, and its key."""
-        made = self._made.issue_cert(*names)
-        signed, key = (self._folder / f"{'-'.join(names)}.{end}" for end in ("pem", "key"))
+        made = self._made.issue_cert(*names, not_after=until)
+        name = "-".join(names) if until is None else "over"
+        signed, key = (self._folder / f"{name}.{end}" for end in ("pem", "key"))
         signed.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
         made.private_key_pem.write_to_path(str(key))
         return signed, key
@@ -128,6 +130,15 @@ async def test_a_certificate_for_another_host_is_refused(
     async with secured(dialect_server.server, authority.certificate(name)) as port:
         with pytest.raises(AccessError, match=r"(?i)(hostname|address) mismatch"):
             await ping(f"rediss://{host}:{port}?ssl_ca_certs={authority.ca}")
+
+
+async def test_a_certificate_that_has_ended_is_refused(
+    dialect_server: DialectServer, authority: Authority
+) -> None:
+    files = authority.certificate("localhost", until=datetime(2020, 1, 1, tzinfo=UTC))
+    async with secured(dialect_server.server, files) as port:
+        with pytest.raises(AccessError, match="certificate has expired"):
+            await ping(f"rediss://localhost:{port}?ssl_ca_certs={authority.ca}")
 
 
 async def test_insecure_works_and_warns(

@@ -64,6 +64,10 @@ REFUSED = [  # (url, what the message says of it)
     ("redis://[::x]:7", "cannot be read"),
     ("redis://]a@[:", "cannot be read"),
     ("redis+cluster://[::x]:7", "cannot be read"),
+    ("redis://" + "w" * 64, "names a host that no server can have"),
+    ("redis://a..b", "names a host that no server can have"),
+    ("redis://" + "界" * 60, "names a host that no server can have"),
+    ("redis+cluster://a,b..c", "names a host that no server can have"),
     ("redis+sentinel://h", "names no master; write redis"),
     ("redis+sentinel://h:x/m", "names a place that is no host:port"),
     ("redis+sentinel://h,,i/m", "names a place that is no host:port"),
@@ -151,6 +155,22 @@ def test_a_percent_encoded_password_arrives_whole(password: str) -> None:
 @pytest.mark.parametrize("url", ["redis://:Kanarie", "redis://u:Kanarie/0", "u:Kanarie?x=1"])
 def test_a_password_without_its_host_is_not_shown_either(url: str) -> None:
     assert "Kanarie" not in everything_said_about(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "seen"),
+    [
+        ("redis://host?password=MARK", "redis://host?password=***"),
+        ("redis://host?insecure=true&pass=MARK&x", "redis://host?insecure=true&pass=***&***"),
+        ("redis+cluster://host?password=MARK", "redis+cluster://host?password=***"),
+        ("unix:///redis.sock?db=2&auth=MARK", "unix:///redis.sock?db=2&auth=***"),
+        ("redis://host/1x#MARK", "redis://host/1x#***"),
+    ],
+)
+def test_an_option_that_we_do_not_know_may_be_a_password(url: str, seen: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_url(url)
+    assert seen in str(caught.value) and "MARK" not in str(caught.value)
 
 
 def test_a_secret_is_equal_to_itself_and_shown_to_who_asks_by_name() -> None:

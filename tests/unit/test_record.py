@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -170,6 +171,24 @@ def test_names_that_differ_only_where_they_are_cut_share_a_row_and_fill_no_memor
     [runs] = recorder.snapshot().queues["q"].names.values()
     assert runs.completed == 1_000
     assert len(recorder._names) == 1
+
+
+def test_twenty_thousand_names_take_no_more_than_half_of_them() -> None:
+    recorder = Recorder("q")
+
+    def flood(start: int) -> int:
+        for number in range(start, start + 10_000):
+            recorder.job_outcome(run(f"name-{number}\n\x1b"))
+        recorder.snapshot()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        first, second = flood(0), flood(10_000)
+    finally:
+        tracemalloc.stop()
+    assert len(recorder.snapshot().queues["q"].names) == MAX_NAMES + 1
+    assert second - first < 64 * 1024
 
 
 # -- workers ---------------------------------------------------------------------------------------

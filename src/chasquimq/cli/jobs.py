@@ -62,6 +62,8 @@ def show(
     found, and the message says where was looked.
     """
     screen = Screen(as_json=as_json)
+    if any("\ud800" <= one <= "\udfff" for one in job_id):  # no job can have it, no server be asked
+        raise ConfigError(f"job id {shown(job_id, 80)!r} is no valid text")
 
     async def look(store: Store) -> Sought:
         title = f"looking for {shown(job_id, 40)}"

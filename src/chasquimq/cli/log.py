@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Literal, TextIO
 
 from chasquimq.errors import ConfigError
-from chasquimq.text import HIDDEN, discreet, shown
+from chasquimq.text import HIDDEN, discreet, shown, shown_json
 
 Format = Literal["text", "json"]
 
@@ -94,11 +94,7 @@ class AsJson(logging.Formatter):
         trace = _trace(record)
         if trace:
             row["exc"] = trace
-        text = json.dumps(_plain(row), ensure_ascii=False, default=_word)
-        if text.isprintable():
-            return text
-        # Left of control characters are those that JSON allows: C1, line separators, overrides.
-        return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+        return shown_json(json.dumps(_plain(row), ensure_ascii=False, default=_word))
 
 
 def _moment(record: logging.LogRecord) -> str:

@@ -13,6 +13,7 @@ from chasquimq.job import RetryOverride
 from chasquimq.store.find import Looked, Origin, Sought, Stored
 from chasquimq.store.listing import Listed
 from chasquimq.store.sighting import Sighting
+from chasquimq.text import shown
 
 TONES: dict[str, Tone] = {"running": "good", "delayed": "warn", "dead": "bad"}
 _FACTS = (Column("what"), Column("value", wide=True))
@@ -289,10 +290,10 @@ def why_not(seen: Sequence[Sighting], places: Sequence[Looked]) -> str:
     """Why a job could not be taken out of the delayed set."""
     for one in seen:
         if one.state == "running":
-            return f"it runs: {one.consumer} has it"
+            return f"it runs: {shown(one.consumer or '')} has it"
         if one.state == "waiting":
             return "it waits in the stream: its time has come"
         if one.state == "delayed":
             return "it waits for another run: retries cannot be changed"
-        return f"it is dead ({one.reason}): see chasqui dlq"
+        return f"it is dead ({shown(one.reason or '')}): see chasqui dlq"
     return f"it is unknown; looked at: {looked_everywhere(places)}"

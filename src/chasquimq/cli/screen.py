@@ -11,7 +11,6 @@ import base64
 import io
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chasquimq.cli.sheet import Cell, Sheet
+from chasquimq.text import shown_json
 
 STYLES = {
     "": "",
@@ -34,10 +34,6 @@ STYLES = {
     "dim": "dim",
     "strong": "bold",
 }
-
-# What a terminal would obey, or an encoding refuse, and JSON lets through: controls beyond ASCII,
-# marks that turn the direction of text, halves of characters.
-_OBEYED = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069\u200e\u200f\ud800-\udfff]")
 
 
 class Screen:
@@ -157,8 +153,7 @@ def _texts(one: Sheet) -> list[list[str]]:
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    text = json.dumps(value, ensure_ascii=False, indent=indent, default=_plain)
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return shown_json(json.dumps(value, ensure_ascii=False, indent=indent, default=_plain))
 
 
 def _plain(value: Any) -> Any:

@@ -31,28 +31,38 @@ class Scribe:
         self._store = store
         self._dialect = dialect
         self._own_s = options.stream.idmp_duration_s
-        self._plain_s = 0.0
+        self.plain_s = 0.0  # how long a plain add may be sent again
         self._trim = options.trim
         self._events_len = options.events.max_len if options.events.enabled else 0
         self._forms = self._form(0), self._form(1)
         self._names: dict[bytes, bytes] = {b"": b"\r\n"}
+        self._tail = (0, b"")  # of envelopes of this millisecond
+
+    def tail(self, now_ms: int) -> bytes:
+        """The last two slots of a fresh envelope."""
+        at_ms, tail = self._tail
+        if at_ms != now_ms:
+            tail = b"\xcf%b\x00" % now_ms.to_bytes(8, "big")
+            self._tail = now_ms, tail
+        return tail
 
     def remembered(self, seconds: int) -> None:
         """How long the stream remembers an id, where it does; others may have set it up."""
         self._own_s = seconds
-        self._plain_s = _safely(seconds) if self._dialect.safe_to_resend else 0.0
+        self.plain_s = _safely(seconds) if self._dialect.safe_to_resend else 0.0
 
     def write(self, job_id: bytes, draft: Draft, now_ms: int, tail: bytes) -> Written:
         if draft.own_id is not None or draft.retry is not None or draft.due is not None:
             return self._special(job_id, draft, now_ms)
-        payload, name = draft.payload, draft.name
+        return self.fill(job_id, draft.name, draft.payload, tail), self.plain_s
+
+    def fill(self, job_id: bytes, name: bytes, payload: bytes, tail: bytes) -> bytes:
+        """A plain add."""
         size = len(payload)
         head = _HEADS[size] if size < 256 else wire.bin_header(size)
         rest = self._names.get(name) or self._name(name)
         form = self._forms[1 if name else 0]
-        whole = 38 + len(head) + size
-        command = form % (job_id, whole, job_id, head, payload, tail, rest)
-        return command, self._plain_s
+        return form % (job_id, 38 + len(head) + size, job_id, head, payload, tail, rest)
 
     def write_plain(
         self, jobs: Iterable[tuple[bytes, Draft]], tail: bytes
@@ -68,7 +78,7 @@ class Scribe:
             whole = 38 + len(head) + size
             form = named if name else bare
             commands.append(form % (job_id, whole, job_id, head, payload, tail, rest))
-        return commands, self._plain_s
+        return commands, self.plain_s
 
     def write_own(self, job_id: bytes, draft: Draft, now_ms: int, tail: bytes) -> Written:
         """The same, with any id as one that the caller chose: adding it again is a no-op."""
@@ -97,7 +107,7 @@ class Scribe:
             return self._dialect.add_own(job_id, fields, self._own_s), _safely(self._own_s)
         front = self._dialect.add_front(job_id, len(fields) // 2 - 1)
         command = b"%b%d\r\n%b\r\n%b" % (front, len(envelope), envelope, bulks(fields[2:]))
-        return command, self._plain_s
+        return command, self.plain_s
 
     def _delayed(self, job_id: bytes, draft: Draft, envelope: bytes, now_ms: int) -> Written:
         text_id = job_id.decode()
@@ -135,11 +145,6 @@ class Scribe:
             self._names = {b"": b"\r\n"}
         part = self._names[name] = b"\r\n$1\r\nn\r\n$%d\r\n%b\r\n" % (len(name), name)
         return part
-
-
-def tail(now_ms: int) -> bytes:
-    """The last two slots of a fresh envelope."""
-    return b"\xcf%b\x00" % now_ms.to_bytes(8, "big")
 
 
 def _safely(seconds: float) -> float:

@@ -30,14 +30,14 @@ DONE_WITHIN_S = 86_400  # an id that is unique until done, and whose job is neve
 MAX_UNIQUE_MS = 10 * 366 * 86_400_000
 
 
-def plain(name: str | None, data: Any, options: ProducerOptions) -> Draft:
-    """A draft without options, as most are."""
+def plain(name: str | None, data: Any, options: ProducerOptions) -> tuple[bytes, bytes]:
+    """Name and payload of a job without options, as most are."""
     raw_name = b"" if name is None else wire.check_name(name)
     payload = wire.encode(data)
     size = len(payload) + _ENVELOPE_BYTES
     if size > options.max_payload_bytes:
         raise PayloadTooLargeError(size, options.max_payload_bytes)
-    return Draft(raw_name, payload)
+    return raw_name, payload
 
 
 def plain_all(jobs: Sequence[Mapping[str, Any]], options: ProducerOptions) -> list[Draft] | None:

@@ -7,14 +7,12 @@ it would have to wait.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
+from chasquimq.engine.order import Answer
 from chasquimq.engine.writer import LinkWriter
-from chasquimq.errors import ChasquiError
 from chasquimq.happening import Added, Announce, EventsDropped
 from chasquimq.job import Draft
 from chasquimq.store import Link
@@ -25,14 +23,6 @@ log = logging.getLogger(__name__)
 Observe = Callable[[LinkWriter], Announce]  # the events sink writes through the writer
 
 
-class Settled(Protocol):
-    """An order: `errors` and `duplicates` by their place in it."""
-
-    future: asyncio.Future[None]
-    errors: dict[int, ChasquiError]
-    duplicates: Set[int]
-
-
 class Herald:
     def __init__(self, link: Link, observe: Observe, max_waiting: int) -> None:
         self.writer = LinkWriter(link, max_waiting)
@@ -40,25 +30,20 @@ class Herald:
         self.announce = observe(self.writer)
         self._complained = False
 
-    def promise(self, order: Settled, ids: Sequence[str], drafts: Sequence[Draft]) -> None:
+    def promise(self, answer: Answer, ids: Sequence[str], drafts: Sequence[Draft]) -> None:
         """Announce those of an order, when they are in."""
-        order.future.add_done_callback(partial(self._tell, order, ids, drafts))
+        answer.add_done_callback(partial(self._tell, ids, drafts))
 
     async def close(self) -> None:
         """See what was told written, but do not wait for long; the connection ends with it."""
         await self.writer.close()
 
-    def _tell(
-        self,
-        order: Settled,
-        ids: Sequence[str],
-        drafts: Sequence[Draft],
-        accepted: asyncio.Future[None],
-    ) -> None:
-        if accepted.cancelled():
+    def _tell(self, ids: Sequence[str], drafts: Sequence[Draft], answer: Answer) -> None:
+        if answer.cancelled():
             return  # the caller left, and nobody knows what became of it
+        told = answer.result()
         for place, draft in enumerate(drafts):
-            if place not in order.errors and place not in order.duplicates:
+            if told is None or (place not in told.errors and place not in told.duplicates):
                 delayed = draft.due is not None
                 self.announce(Added(ids[place], decode_name(draft.name), delayed))
 

@@ -14,11 +14,12 @@ _NO_ERRORS: dict[int, ChasquiError] = {}  # never written to: of most orders the
 
 
 class Order:
-    """One add, or one bulk: resolved when each of its jobs has an outcome (None: accepted)."""
+    """One add, or one bulk: resolved when each of its jobs has an outcome (None: accepted). Its
+    future answers None where all went as asked, and else the order, which says what did not."""
 
     __slots__ = ("count", "duplicates", "errors", "future", "ids", "left")
 
-    def __init__(self, count: int, future: asyncio.Future[None], ids: Sequence[str] = ()) -> None:
+    def __init__(self, count: int, future: Answer, ids: Sequence[str] = ()) -> None:
         self.count = self.left = count
         self.errors = _NO_ERRORS  # by their place in the order
         self.duplicates: Set[int] = _NONE  # the places of jobs whose id was there already
@@ -32,7 +33,7 @@ class Order:
     def settle(self, count: int) -> None:
         self.left -= count
         if self.left == 0 and not self.future.done():
-            self.future.set_result(None)
+            self.future.set_result(self if self.errors or self.duplicates else None)
 
     def fail(self, index: int, error: ChasquiError) -> None:
         if self.errors is _NO_ERRORS:
@@ -98,25 +99,35 @@ class Parcel:
 
 
 class Crowd:
-    """Orders of one command each that travel together; apart they are parcels. There is one for
-    many adds, because an object for each costs more than its place in a list."""
+    """Single adds that travel together; apart they are parcels of an order each. Most of them come
+    in, and then their futures are all they ever need: an object more for each would cost more
+    than its place in these lists."""
 
-    __slots__ = ("commands", "memory_s", "orders", "until")
+    __slots__ = ("answers", "commands", "ids", "memory_s", "until")
 
     def __init__(self, memory_s: float) -> None:
-        self.orders: list[Order] = []
+        self.answers: list[Answer] = []
+        self.ids: list[str] = []
         self.commands: list[bytes] = []
         self.memory_s = memory_s
         self.until: float | None = None  # what was sent goes again by itself, as a parcel
 
+    def join(self, answer: Answer, job_id: str, command: bytes) -> None:
+        self.answers.append(answer)
+        self.ids.append(job_id)
+        self.commands.append(command)
+
     def settle(self) -> None:
-        for order in self.orders:
-            order.left = 0
-            if not order.future.done():
-                order.future.set_result(None)
+        for answer in self.answers:
+            if not answer.done():
+                answer.set_result(None)
 
     def split(self) -> list[Parcel]:
+        rows = zip(self.answers, self.ids, self.commands, strict=True)
         return [
-            Parcel(order, 0, [command], self.memory_s)
-            for order, command in zip(self.orders, self.commands, strict=True)
+            Parcel(Order(1, answer, (job_id,)), 0, [command], self.memory_s)
+            for answer, job_id, command in rows
         ]
+
+
+Answer = asyncio.Future[Order | None]

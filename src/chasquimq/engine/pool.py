@@ -33,6 +33,7 @@ from chasquimq.happening import Announce, Completed, Started
 from chasquimq.job import Again, Dead, Envelope, Reason
 from chasquimq.policy.verdict import budget, runs_so_far
 from chasquimq.store import Row
+from chasquimq.text import shown
 from chasquimq.trace import Run, Running, Tracing
 
 log = logging.getLogger(__name__)
@@ -289,7 +290,7 @@ class Pool:
             if inspect.isawaitable(told):
                 await told
         except Exception:
-            log.exception("on_error failed for job %s", opened[0].id)
+            log.exception("on_error failed for job %s", shown(opened[0].id, 200))
 
 
 class Tracer:

@@ -23,10 +23,10 @@ from typing import Any
 
 from chasquimq import wire
 from chasquimq.config import ProducerOptions
-from chasquimq.engine.command import SCRIPTS, Scribe, tail
+from chasquimq.engine.command import SCRIPTS, Scribe
 from chasquimq.engine.gate import Gate
 from chasquimq.engine.herald import Herald, Observe
-from chasquimq.engine.order import Crowd, Order, Parcel
+from chasquimq.engine.order import Answer, Crowd, Order, Parcel
 from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError
 from chasquimq.happening import Happening, Reconnected, Refused
 from chasquimq.job import Draft
@@ -69,13 +69,14 @@ class Producer:
         self._scribe = Scribe(store, self._dialect, options)
         self._witness = witness
         self._forms = witness is None and not traced  # plain adds are forms with holes
+        # A new connection begins with the scripts: a durable add without them waits for nothing.
+        self._loads = witness is not None
         self._write = self._scribe.write_long if traced else self._scribe.write
         if witness is not None:
             self._write = self._scribe.write_own
         self._mint = wire.Mint()
         self._line: deque[Parcel | Crowd] = deque()
         self._crowd = Crowd(-1.0)  # which the next single add joins, if it waits in line
-        self._tail = (0, b"")  # of envelopes of this millisecond
         self._quiet: asyncio.Future[None] | None = None  # someone waits for all answers
         self._window = PORTABLE_WINDOW
         self._chunk = options.chunk if witness is None else PORTABLE_WINDOW
@@ -103,6 +104,7 @@ class Producer:
         if observe is not None:
             self._herald = Herald(self.link, observe, waiting)
             self.link.on_mended = partial(self.tell, Reconnected("producer"))
+        self.is_plain = self._forms and self._herald is None  # nobody wants to know of each draft
 
     def tell(self, happening: Happening) -> None:
         if self._herald is not None:
@@ -145,25 +147,29 @@ class Producer:
         plain = plain and self._forms
         ids = (self._enqueue_plain if plain else self._enqueue)(order, drafts, now_ms)
         if self._herald is not None:
-            self._herald.promise(order, ids, drafts)
+            self._herald.promise(order.future, ids, drafts)
         return ids, order
 
-    def send_one(self, draft: Draft, now_ms: int) -> tuple[str, Order]:
-        """The same for a single draft, as most adds are."""
+    def send_one(self, draft: Draft, now_ms: int) -> tuple[str, Answer]:
+        """The same for a single draft."""
         if self.closing:
             raise _closed()
         job_id = draft.own_id or self._mint.one(now_ms)
+        command, memory_s = self._write(job_id, draft, now_ms, self._scribe.tail(now_ms))
         text_id = job_id.decode()
-        order = Order(1, self._loop.create_future(), (text_id,))
-        at_ms, ending = self._tail
-        if at_ms != now_ms:
-            ending = tail(now_ms)
-            self._tail = now_ms, ending
-        command, memory_s = self._write(job_id, draft, now_ms, ending)
-        self._join(order, command, memory_s)
+        answer = self._join(text_id, command, memory_s)
         if self._herald is not None:
-            self._herald.promise(order, (text_id,), (draft,))
-        return text_id, order
+            self._herald.promise(answer, (text_id,), (draft,))
+        return text_id, answer
+
+    def send_plain(self, name: bytes, payload: bytes, now_ms: int) -> tuple[str, Answer]:
+        """The same for a job that has no options, as most have none. Only if `is_plain`."""
+        if self.closing:
+            raise _closed()
+        job_id, scribe = self._mint.one(now_ms), self._scribe
+        text_id = job_id.decode()
+        command = scribe.fill(job_id, name, payload, scribe.tail(now_ms))
+        return text_id, self._join(text_id, command, scribe.plain_s)
 
     # -- drafts become commands --------------------------------------------------------------------
 
@@ -171,14 +177,14 @@ class Producer:
         # Never more in one write than may be un-answered: all of it may have to be sent again.
         chunk = min(self._chunk, self._window)
         minted = self._mint.many(now_ms, len(drafts)) if len(drafts) > 1 else None
-        write, ending = self._write, tail(now_ms)
+        write, tail = self._write, self._scribe.tail(now_ms)
         order.ids = ids = []
         commands: list[bytes] = []
         memory_s = 0.0
         for place, draft in enumerate(drafts):
             job_id = draft.own_id or (minted[place] if minted else self._mint.one(now_ms))
             ids.append(job_id.decode())
-            command, its_memory_s = write(job_id, draft, now_ms, ending)
+            command, its_memory_s = write(job_id, draft, now_ms, tail)
             if commands and (its_memory_s != memory_s or len(commands) == chunk):
                 self._push(Parcel(order, place - len(commands), commands, memory_s))
                 commands = []
@@ -189,41 +195,39 @@ class Producer:
 
     def _enqueue_plain(self, order: Order, drafts: Sequence[Draft], now_ms: int) -> list[str]:
         """The same for drafts without any options."""
-        chunk, ending = min(self._chunk, self._window), tail(now_ms)
+        chunk, tail = min(self._chunk, self._window), self._scribe.tail(now_ms)
         minted = self._mint.many(now_ms, len(drafts))
         order.ids = ids = [job_id.decode() for job_id in minted]
         for first in range(0, len(drafts), chunk):
             some = zip(minted[first : first + chunk], drafts[first : first + chunk], strict=True)
-            commands, memory_s = self._scribe.write_plain(some, ending)
+            commands, memory_s = self._scribe.write_plain(some, tail)
             self._push(Parcel(order, first, commands, memory_s))
         return ids
 
     # -- the line goes out -----------------------------------------------------------------------
 
-    def _join(self, order: Order, command: bytes, memory_s: float) -> None:
-        """A single command into the line, with others of its kind."""
-        crowd = self._crowd
-        if (
-            not self._line
-            or self._line[-1] is not crowd
-            or crowd.memory_s != memory_s
-            or len(crowd.commands) >= self._window
-        ):
-            crowd = self._crowd = Crowd(memory_s)
-            crowd.orders.append(order)
-            crowd.commands.append(command)
-            self._push(crowd)
-            return
-        crowd.orders.append(order)
-        crowd.commands.append(command)
-        if len(crowd.commands) == CROWD:
-            self._flush()
+    def _join(self, job_id: str, command: bytes, memory_s: float) -> Answer:
+        """A single command into the line, with others of its kind; what to wait for."""
+        answer: Answer = self._loop.create_future()
+        crowd, line = self._crowd, self._line
+        size = len(crowd.commands)
+        if line and line[-1] is crowd and crowd.memory_s == memory_s and size < self._window:
+            crowd.join(answer, job_id, command)
+            if size + 1 == CROWD:
+                self._flush()
+        else:
+            self._crowd = Crowd(memory_s)
+            self._crowd.join(answer, job_id, command)
+            # Who came in company last time does so again: the first one waits for the others.
+            self._push(self._crowd, alone=size < 2)
+        return answer
 
-    def _push(self, parcel: Parcel | Crowd) -> None:
+    def _push(self, parcel: Parcel | Crowd, *, alone: bool = True) -> None:
+        """`alone`: nobody is expected with whom to share a write."""
         pipe = self.link.pipe
         self._line.append(parcel)
-        if pipe is not None and pipe.idle and len(self._line) == 1:
-            self._flush()  # nobody to share a write with: do not wait for the turn to end
+        if alone and pipe is not None and pipe.idle and len(self._line) == 1:
+            self._flush()  # do not wait for the turn to end
         elif len(parcel.commands) >= self._chunk:
             self._flush()
         elif not self._scheduled:
@@ -266,8 +270,8 @@ class Producer:
         pipe = self.link.pipe
         assert pipe is not None
         pipe.on_drained = self._flush
-        if self._witness is not None:
-            pipe.load(SCRIPTS)  # else the first write finds them missing, and waits for nothing
+        if self._loads:
+            pipe.load(SCRIPTS)
         self._flush()
 
     # -- answers come back -----------------------------------------------------------------------
@@ -363,6 +367,7 @@ class Producer:
     def _pause(self, fault: Fault) -> None:
         pipe = self.link.pipe
         if fault is Fault.SCRIPT and pipe is not None:
+            self._loads = True  # also on the next connection: this one may be broken already
             pipe.load(SCRIPTS)
         elif self._pausing is None:
             self._pausing = self._loop.call_later(AGAIN_S, self._resume)

@@ -93,6 +93,20 @@ class Session:
             error.outcomes = [error] * len(drafts)
             raise
 
+    async def send_one(
+        self, draft: Draft, created_ms: int, durability: Durability | None = None
+    ) -> tuple[str, Order | None]:
+        """Send one job once there is room for it, and wait; answers its id, and what is to be said
+        of it."""
+        if self._tracing is not None:
+            [job_id], order = await self.send_traced([draft], created_ms, durability, "add")
+            return job_id, order
+        producer = await self.producer(durability)
+        if draft.due is None and not producer.gate.has_room(1):
+            await producer.gate.admit(1)
+        job_id, answer = producer.send_one(draft, created_ms)
+        return job_id, await answer
+
     async def send_traced(
         self,
         drafts: Sequence[Draft],

@@ -7,7 +7,7 @@
 
 local group, fresh = ARGV[1], redis.call('EXISTS', KEYS[1]) == 0
 local missing = fresh or group ~= ''
-if not fresh then
+if missing and not fresh then
   -- Looked up rather than tried: a server out of memory refuses to create even what exists.
   for _, row in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
     missing = missing and row[2] ~= group

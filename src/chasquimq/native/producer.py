@@ -270,17 +270,9 @@ class Producer:
         return announcer(self._sinks)
 
     async def _add(self, ready: Draft) -> str:
-        session, created_ms = self._here(), now_ms()
-        if self._tracing is not None:
-            [job_id], order = await session.send_traced([ready], created_ms, None, "add")
-        else:
-            producer = session.live or await session.producer()
-            if ready.due is None and not producer.gate.has_room(1):
-                await producer.gate.admit(1)
-            job_id, order = producer.send_one(ready, created_ms)
-            await order.future
-        if order.errors:
-            raise order.errors[0]
+        job_id, told = await self._here().send_one(ready, now_ms())
+        if told is not None and told.errors:
+            raise told.errors[0]
         return job_id
 
     async def _add_all(

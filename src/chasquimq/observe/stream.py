@@ -48,6 +48,7 @@ class EventStream:
         self._keys = keys
         self._trim = pack("XTRIM", keys.events, "MAXLEN", "~", options.max_len)
         self._untrimmed = TRIM_EVERY - 1
+        self._tells_starts = options.kinds == "all"
         self._active: dict[str, Form] = {}
         self._completed: dict[str, Form] = {}
 
@@ -56,6 +57,8 @@ class EventStream:
             form = self._completed.get(happening.name) or self._remember(happening.name)[1]
             self._writer.event(_fill(form, happening, happening.duration_us))
         elif type(happening) is Started:
+            if not self._tells_starts:
+                return
             form = self._active.get(happening.name) or self._remember(happening.name)[0]
             self._writer.event_before(_fill(form, happening, happening.created_at_ms))
         else:

@@ -112,8 +112,7 @@ class Server(ThreadingHTTPServer):
 
 class _Request(BaseHTTPRequestHandler):
     timeout = REQUEST_S
-    error_message_format = "%(code)d %(message)s\n"
-    error_content_type = "text/plain; charset=utf-8"
+    default_request_version = "HTTP/1.0"  # an answer has a head, whatever it is an answer to
 
     def setup(self) -> None:
         super().setup()
@@ -136,6 +135,12 @@ class _Request(BaseHTTPRequestHandler):
         if name.startswith("do_"):  # any other method
             return self._refuse
         raise AttributeError(name)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What is wrong, and nothing of what was sent."""
+        status = HTTPStatus(code)
+        self.close_connection = True
+        self._send(text(status, f"{code} {status.phrase}"))
 
     def version_string(self) -> str:
         return "chasquimq"

@@ -25,7 +25,7 @@ from typing import Any
 import hiredis
 
 from chasquimq import lua
-from chasquimq.address import Address, Endpoint
+from chasquimq.address import Address, Endpoint, distrust
 from chasquimq.config import ConnectOptions
 from chasquimq.errors import (
     AccessError,
@@ -246,10 +246,7 @@ class Client:
                 raw = self._encrypted(raw, self._ssl, endpoint)
         except ssl.SSLCertVerificationError as error:
             raw.close()
-            raise AccessError(
-                f"the certificate of {self.address} was refused ({error.verify_message}); "
-                "give its authority by ?ssl_ca_certs=/path"
-            ) from None
+            raise distrust(self.address, error) from None
         except OSError:
             raw.close()
             raise

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from chasquimq.address import Address, CredentialProvider, Credentials, Endpoint
+from chasquimq.address import Address, CredentialProvider, Credentials, Endpoint, distrust
 from chasquimq.config import ConnectOptions
 from chasquimq.errors import AccessError, StoreError, StoreUnavailableError
 from chasquimq.store.pipe import Pipe
@@ -59,10 +59,7 @@ class Dialer:
                     pipe.close()
                     raise
         except ssl.SSLCertVerificationError as error:
-            raise AccessError(
-                f"the certificate of {self.address} was refused ({error.verify_message}); "
-                "give its authority by ?ssl_ca_certs=/path"
-            ) from None
+            raise distrust(self.address, error) from None
         except TimeoutError:
             raise StoreUnavailableError(
                 f"no answer from Redis at {self.address} "

@@ -29,6 +29,8 @@ Lost = Callable[[Replies], None]
 MORE = object()  # the rest of a reply is still to come; False may be a reply
 # A slot that has moved; a master that has become a replica.
 ELSEWHERE = ("MOVED ", "READONLY ")
+# A server that misses its peers. It may pass, or they may have made another one the right one.
+ALONE = ("CLUSTERDOWN ", "NOREPLICAS ", "MASTERDOWN ")
 RETIRE_S = 1.0  # until then somebody who keeps asking the wrong server is answered
 
 
@@ -54,6 +56,7 @@ class Pipe(asyncio.Protocol):
         self._buffer_bytes = buffer_bytes
         self._reader = hiredis.Reader(replyError=self._error, notEnoughData=MORE)
         self._retiring = False
+        self._doubted = False
         self._flights: deque[Flight] = deque()
         self._loop = asyncio.get_running_loop()
         self._watch: asyncio.TimerHandle | None = None
@@ -167,11 +170,20 @@ class Pipe(asyncio.Protocol):
     def _error(self, text: str) -> hiredis.ReplyError:
         """An error among the replies. One that says that another server has become the right one
         ends this connection, as soon as what is on its way is answered: whoever dials again is
-        told where that is."""
+        told where that is. One that may only mean that ends it too, but not at once: the next
+        connection may well lead to the same server."""
         if text.startswith(ELSEWHERE) and not self._retiring:
             self._retiring = True
             self._loop.call_later(RETIRE_S, self.close)
+        elif text.startswith(ALONE) and not self._doubted:
+            self._doubted = True
+            self._loop.call_later(RETIRE_S, self._retire)
         return hiredis.ReplyError(text)
+
+    def _retire(self) -> None:
+        self._retiring = True
+        if not self._flights:
+            self.close()
 
     def _check(self) -> None:
         """Half-open connections never say goodbye: give up on a reply that is long overdue."""
@@ -190,8 +202,10 @@ class Pipe(asyncio.Protocol):
         self.closed = True
         if self._watch is not None:
             self._watch.cancel()
-        while self._flights:  # emptied in place: we may be inside `data_received`
-            flight = self._flights.popleft()
+        # Emptied in place: we may be inside `data_received`. The newest first, so that an owner who
+        # puts each in front of what waits has them in their order again.
+        while self._flights:
+            flight = self._flights.pop()
             flight.lost(flight.replies)
         self.on_closed()
 

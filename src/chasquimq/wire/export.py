@@ -20,6 +20,7 @@ import msgspec
 
 from chasquimq.errors import EncodeError, WireError
 from chasquimq.job import DeadEntry
+from chasquimq.text import shown_json
 from chasquimq.wire.dead import dead_job_id
 from chasquimq.wire.envelope import unpack_envelope
 from chasquimq.wire.payload import decode
@@ -58,7 +59,7 @@ class Exported(msgspec.Struct, gc=False):
 
 def pack_json(entry: DeadEntry, fields: Sequence[bytes]) -> bytes:
     """A row as a line."""
-    return _pack(entry, fields, lambda row: _to_json(_json_able(row)) + b"\n")
+    return _pack(entry, fields, _line)
 
 
 def pack_msgpack(entry: DeadEntry, fields: Sequence[bytes]) -> bytes:
@@ -120,6 +121,11 @@ def _data(body: bytes) -> dict[str, Any]:
         return {"data": decode(payload)} if len(payload) <= MAX_SHOWN_BYTES else {}
     except WireError:
         return {}
+
+
+def _line(row: dict[str, Any]) -> bytes:
+    """It may be shown in a terminal, and read by programs with other ideas of where a line ends."""
+    return shown_json(_to_json(_json_able(row)).decode()).encode() + b"\n"
 
 
 def _json_able(row: dict[str, Any]) -> dict[str, Any]:

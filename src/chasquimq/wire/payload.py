@@ -87,10 +87,17 @@ def _is_plain(node: Any, levels: int = MAX_DEPTH) -> bool:
     if not levels:
         return False
     if type(node) is dict:
-        for key in node:
+        for key, value in node.items():
+            kind = type(value)
             if type(key) is not str and type(key) not in _SCALARS:
                 return False
-        node = node.values()
+            if (
+                kind is not str
+                and kind not in _SCALARS
+                and (kind not in _CONTAINERS or not _is_plain(value, levels - 1))
+            ):
+                return False
+        return True
     for value in node:
         kind = type(value)
         if kind not in _SCALARS and (kind not in _CONTAINERS or not _is_plain(value, levels - 1)):

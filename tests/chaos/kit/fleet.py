@@ -237,9 +237,10 @@ class Fleet:
 
 
 def environment(*, ours: bool) -> dict[str, str]:
-    """Ours finds the package in the source tree; another interpreter must not find it."""
+    """Ours finds the package in the source tree, or where we were told to find it, as with a
+    defect (`tests/mutants`); another interpreter must not find it."""
     if ours:
         inherited = os.environ.get("PYTHONPATH", "")
-        path = os.pathsep.join(filter(None, [str(ROOT / "src"), inherited]))
+        path = os.pathsep.join(filter(None, [inherited, str(ROOT / "src")]))
         return {**os.environ, "PYTHONPATH": path}
     return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}

@@ -2,8 +2,8 @@
 
 I1 no loss         an accepted job has ended, or is in exactly one place
 I2 no invention    nothing ran or lies on the server that was never attempted, or was refused
-I3 duplicates      bounded, and each one charged to a process that died
-I4 no overlap      two live runs of one job never coincide
+I3 duplicates      bounded, and each one charged to a process that died or stood still
+I4 no overlap      two live runs of one job never coincide, unless one's process stood still
 I5 exact budget    runs stay within max_attempts; no completed job is dead, no job dead twice
 I6 nothing stuck   nothing left to do, no ghosts, nothing stranded
 """
@@ -47,6 +47,8 @@ class Verdict:
     uncharged: Mapping[str, int]
     """Of these, the runs that no death of a process explains."""
     overlaps: tuple[Overlap, ...]
+    excused: tuple[Overlap, ...]
+    """Those of a process that was frozen past its lease, until it has heard of its loss."""
     in_two_places: frozenset[str]
     dead_and_completed: frozenset[str]
     scan: Scan
@@ -130,6 +132,7 @@ def check(ledger: Path | str, seen: Scan) -> Verdict:
         duplicated=duplicated,
         uncharged={job: story.uncharged[job] for job in duplicated if story.uncharged[job]},
         overlaps=tuple(story.overlaps),
+        excused=tuple(story.excused),
         in_two_places=frozenset(job for job, places in present.items() if places > 1),
         dead_and_completed=completed & frozenset(seen.dead),
         scan=seen,
@@ -146,12 +149,14 @@ class _Story:
     deaths: Counter[str] = field(default_factory=Counter)
     uncharged: Counter[str] = field(default_factory=Counter)
     overlaps: list[Overlap] = field(default_factory=list)
+    excused: list[Overlap] = field(default_factory=list)
+    _frozen: set[int] = field(default_factory=set)
     _live: defaultdict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
     _touched_by: defaultdict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def tell(self, fact: Record) -> None:
-        if fact.event == "dead":
-            self._bury(fact.pid)
+        if fact.event in ("dead", "frozen", "thawed"):
+            self._suffer(fact)
             return
         self.told[fact.event].add(fact.job)
         if fact.event == "start":
@@ -162,13 +167,26 @@ class _Story:
 
     def _start(self, fact: Record) -> None:
         live = self._live[fact.job]
-        self.overlaps += [Overlap(fact.job, pid, fact.pid) for pid in live.values()]
+        for pid in live.values():
+            known = self.excused if {pid, fact.pid} & self._frozen else self.overlaps
+            known.append(Overlap(fact.job, pid, fact.pid))
         live[fact.run] = fact.pid
         again = self.starts[fact.job] - self.failures[fact.job]
         # Deaths that come later, such as the end of the test, explain nothing.
-        self.uncharged[fact.job] += again > self.deaths[fact.job]
+        explained = again <= self.deaths[fact.job] or fact.pid in self._frozen
+        self.uncharged[fact.job] += not explained
         self.starts[fact.job] += 1
         self._touched_by[fact.pid].add(fact.job)
+
+    def _suffer(self, fact: Record) -> None:
+        match fact.event:
+            case "dead":
+                self._bury(fact.pid)
+            case "frozen":
+                self._frozen.add(fact.pid)
+                self.deaths.update(self._touched_by[fact.pid])
+            case _:
+                self._frozen.discard(fact.pid)
 
     def _bury(self, pid: int) -> None:
         for job in self._touched_by.pop(pid, ()):

@@ -15,6 +15,8 @@ write here too.
     failed job run         ... and raised, or was cancelled
     lost job run           ... and had been told, before, that this run counts no longer
     dead                   this process is gone: the runs it left open are closed
+    frozen                 this process stands still: what it runs may be taken over
+    thawed                 ... goes on, and has had the time to hear of that
     fault what             something was broken here
 """
 
@@ -77,6 +79,12 @@ class Ledger:
 
     def dead(self, pid: int) -> None:
         self._write("dead", pid=pid)
+
+    def frozen(self, pid: int) -> None:
+        self._write("frozen", pid=pid)
+
+    def thawed(self, pid: int) -> None:
+        self._write("thawed", pid=pid)
 
     def fault(self, what: str) -> None:
         self._write("fault", what)

@@ -6,7 +6,6 @@ It uses nothing but the documented `Worker`, so the reference's interpreter can 
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from typing import Any
 
@@ -14,6 +13,7 @@ from chasquimq import Worker
 from tests.chaos.kit.fleet import Orders, obey_parent
 from tests.chaos.kit.handler import Handler
 from tests.chaos.kit.ledger import Ledger
+from tests.chaos.kit.serve import serve
 
 
 async def main(orders: Orders) -> None:
@@ -27,14 +27,7 @@ async def main(orders: Orders) -> None:
         claim_min_idle_ms=orders.claim_min_idle_ms,
         **{name: value for name, value in optional.items() if value is not None},
     )
-    closing: list[asyncio.Task[None]] = []
-    asyncio.get_running_loop().add_signal_handler(
-        signal.SIGTERM, lambda: closing.append(asyncio.ensure_future(worker.close()))
-    )
-    print("ready", flush=True)
-    await worker.run()
-    if closing:
-        await asyncio.wait(closing)
+    await serve(worker)
 
 
 if __name__ == "__main__":

@@ -162,6 +162,11 @@ class Stage:
         ]
         return [row for row in rows if row.name == kind]
 
+    def readers(self) -> int:
+        """How many workers wait for jobs, on a server of our own. Before Redis 7.2 their names are
+        listed with their first job only."""
+        return sum(client["cmd"].lower() == "xreadgroup" for client in self.redis.client_list())
+
     def consumers(self) -> list[str]:
         rows = self.redis.xinfo_consumers(self.keys.stream, "default")
         return [row["name"].decode() for row in rows]

@@ -6,7 +6,6 @@ Its orders' options are those of the janitor, which are no options of a Worker.
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 
 import msgspec
@@ -16,6 +15,7 @@ from chasquimq.config import JanitorOptions
 from tests.chaos.kit.fleet import Orders, obey_parent
 from tests.chaos.kit.handler import Handler
 from tests.chaos.kit.ledger import Ledger
+from tests.chaos.kit.serve import serve
 
 
 async def main(orders: Orders) -> None:
@@ -29,12 +29,7 @@ async def main(orders: Orders) -> None:
     )
     hurry = JanitorOptions(**orders.options)
     worker._options = msgspec.structs.replace(worker._options, janitor=hurry)
-    closing: list[asyncio.Task[None]] = []
-    asyncio.get_running_loop().add_signal_handler(
-        signal.SIGTERM, lambda: closing.append(asyncio.ensure_future(worker.close()))
-    )
-    print("ready", flush=True)
-    await worker.run()
+    await serve(worker)
 
 
 if __name__ == "__main__":

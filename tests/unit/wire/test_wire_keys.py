@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from redis.crc import key_slot
 
 from chasquimq import wire
 from chasquimq.errors import ConfigError
@@ -87,3 +88,27 @@ def test_keys_of_one_queue_share_a_slot_and_two_queues_share_no_key(
     }
     if other != queue:
         assert not {*ours} & {*made(other)}
+
+
+PRODUCER = "5f2b7c1e-0000-4000-8000-000000000001"  # ours are such, without a colon
+KINDS = ("result", "dlid", "didx", "unique", "spec")
+parts = st.text(min_size=1, max_size=8) | st.sampled_from(
+    ["a:b", "spec:a", "lock", ":", "repeat:spec:a", "result:a", "}", "{x}", "a\nb", "stream"]
+)
+ids = st.lists(parts.filter(str.isprintable), min_size=1, max_size=3, unique=True)
+
+
+@given(st.lists(names, min_size=1, max_size=3, unique=True), ids)
+def test_what_differs_in_queue_kind_or_id_has_another_key_and_the_slot_of_its_queue(
+    queues: list[str], job_ids: list[str]
+) -> None:
+    found: list[bytes] = []
+    for keys in map(Keys, queues):
+        slots = [slot for slot in Keys.__slots__ if slot not in ("queue", "tag")]
+        ours = [getattr(keys, slot) for slot in slots]
+        for job_id in job_ids:
+            ours += [getattr(keys, kind)(job_id) for kind in KINDS]
+            ours.append(keys.idmp(PRODUCER, job_id))
+        assert {key_slot(key) for key in ours} == {key_slot(keys.stream)}
+        found += ours
+    assert len({*found}) == len(found)

@@ -45,10 +45,12 @@ KINDS: dict[str, Severity] = {
     "server.save-failed": PROBLEM,
     "server.aof-failed": PROBLEM,
     "server.aof-preamble-off": WARNING,
+    "server.aof-not-rewritten": NOTE,
     "server.stream-nodes": WARNING,
 }
 
 NEAR, FULL = 0.75, 0.95  # of maxmemory
+EMPTY_FILE = 1024  # bytes: less than that a server without data writes, too
 FRAGMENTED, WASTED = 1.5, 100 << 20
 NODE_BYTES, NODE_ENTRIES = 4096, 100  # the defaults
 WIDER = 10  # so many times the default is too much
@@ -78,6 +80,7 @@ def check_server(facts: ServerFacts, shell: Shell, forced: str | None = None) ->
     if facts.info is not None:
         _memory(book, facts.info, shell)
         _persistence(book, facts, shell)
+        _journal(book, facts.info, shell)
     if facts.config is not None:
         _nodes(book, facts.config, shell)
     return book.found
@@ -303,6 +306,20 @@ def _persistence(book: Book, facts: ServerFacts, shell: Shell) -> None:
             "aof-use-rdb-preamble no: when the append-only file is rewritten the server forgets "
             "the ids of jobs that are done; an add that is sent again may double",
             fix=shell.config("aof-use-rdb-preamble", "yes"),
+        )
+
+
+def _journal(book: Book, info: Mapping[str, str], shell: Shell) -> None:
+    """A file that Redis found torn inside a transaction looks like any other until it is rewritten
+    (`docs/explanation/delivery.md`), so it can only be told that it was not."""
+    found_one = number(info, "aof_base_size") > EMPTY_FILE
+    is_on = info.get("aof_enabled") == "1" and server_kind(info) == "Redis"
+    if is_on and found_one and info.get("aof_rewrites") == "0":
+        book.add(
+            "server.aof-not-rewritten",
+            "it has not rewritten its append-only file since it started. If it had crashed before, "
+            "and its log says that the file was truncated, do it before it may crash again",
+            fix=shell.redis("BGREWRITEAOF"),
         )
 
 

@@ -1,0 +1,92 @@
+"""A password changes while jobs run, on a plain server, behind Sentinels and in a cluster."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from chasquimq import Queue, Worker
+from chasquimq.address import Credentials
+from chasquimq.errors import AccessError
+from chasquimq.server import Server
+from tests.ha.crowd import Crowd
+from tests.ha.kit import Cluster, Watched, client
+from tests.servers import Dialect, binary_for
+
+USER = "app"
+FIRST, SECOND = "first-canary", "second-canary"  # not a secret
+
+
+class Vault:
+    """Holds the password of today, and knows who asked for it."""
+
+    def __init__(self, *servers: Server) -> None:
+        self.asked: list[str | None] = []
+        self._clients = [client(server.port) for server in servers]
+        self._word = ""
+        self.rotate(FIRST)
+
+    def __call__(self, host: str | None) -> Credentials:
+        self.asked.append(host)
+        return USER, self._word
+
+    def rotate(self, word: str) -> int:
+        """A new password everywhere; who came in with the old one is thrown out. How many."""
+        self._word = word
+        rule = (USER, "reset", "on", f">{word}", "~*", "&*", "+@all")
+        for each in self._clients:
+            each.execute_command("ACL", "SETUSER", *rule)
+        return sum(_throw_out(each) for each in self._clients)
+
+
+def _throw_out(server: redis.Redis) -> int:
+    return int(server.execute_command("CLIENT", "KILL", "USER", USER))
+
+
+async def outlived(url: str, name: str, vault: Vault) -> None:
+    crowd = Crowd(url, name, vault)
+    async with crowd.at_work():
+        await crowd.goes_on()
+        assert vault.rotate(SECOND) >= 4  # of the queue, and of the worker: to read, settle, renew
+        await crowd.goes_on()
+    assert max(crowd.runs.values()) == 1
+    await refused(url, name, lambda host: (USER, FIRST))
+
+
+async def refused(url: str, name: str, old: Callable[[str | None], Credentials]) -> None:
+    """Who comes with the old password is told so, and not what it was."""
+    queue = Queue(name, redis_url=url, credential_provider=old)
+    worker = Worker(name, lambda job: None, redis_url=url, credential_provider=old)
+    for door in (queue.add("a", 1), worker.run()):
+        with pytest.raises(AccessError, match="password") as caught:
+            await door
+        assert FIRST not in "".join(traceback.format_exception(caught.value))
+    await queue.close()
+
+
+@pytest.mark.timeout(120)
+async def test_a_plain_server(dialect: Dialect, queue_name: str) -> None:
+    with Server(binary_for(dialect)) as server:
+        vault = Vault(server)
+        await outlived(server.url, queue_name, vault)
+        assert set(vault.asked) == {f"127.0.0.1:{server.port}"}
+
+
+@pytest.mark.timeout(120)
+async def test_behind_sentinels(sentinels: Watched, queue_name: str) -> None:
+    vault = Vault(sentinels.master, sentinels.replica)
+    await outlived(sentinels.url, queue_name, vault)
+    assert set(vault.asked) == {f"127.0.0.1:{sentinels.master.port}"}  # Sentinels have their own
+
+
+@pytest.mark.timeout(120)
+async def test_in_a_cluster(nodes: Cluster, queue_name: str) -> None:
+    """Where the nodes that are asked want to know who asks."""
+    vault, owner = Vault(*nodes.nodes), nodes.owner(f"{{chasqui:{queue_name}}}:stream")
+    for node in nodes.nodes:
+        client(node.port).execute_command("ACL", "SETUSER", "default", "-cluster|slots")
+    await outlived(nodes.url, queue_name, vault)
+    assert f"127.0.0.1:{owner.port}" in vault.asked

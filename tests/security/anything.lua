@@ -1,0 +1,2 @@
+-- Call whatever the arguments say.
+return redis.call(unpack(ARGV))

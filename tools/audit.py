@@ -1,0 +1,90 @@
+"""Ask whether anything we develop with is known to be vulnerable, or list all of it.
+
+    audit.py --with <pip-audit> <requirements>...   exit 0: nothing is known; 1: something is
+    audit.py --sbom <output> <requirements>...      a CycloneDX bill of materials, without asking
+
+pip-audit asks the service that its maintainers chose. Where that cannot be reached, it leaves out
+what it could not ask about and calls that a success; here that is exit code 3, and said plainly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PINNED = re.compile(r"^([\w.-]+)==([^\s\\]+)", re.MULTILINE)
+OK, VULNERABLE, UNKNOWN = 0, 1, 3
+
+
+def listed(files: list[str]) -> dict[str, Any]:
+    """Names and versions of what the files pin, in CycloneDX's words."""
+    found = {pin for file in files for pin in PINNED.findall(Path(file).read_text())}
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "components": [
+            {
+                "type": "library",
+                "name": name,
+                "version": version,
+                "purl": f"pkg:pypi/{name.lower().replace('_', '-')}@{version}",
+            }
+            for name, version in sorted(found)
+        ],
+    }
+
+
+def ask(program: str, files: list[str]) -> str:
+    named = [word for file in files for word in ("-r", file)]
+    flags = ["--disable-pip", "--progress-spinner", "off", "--format", "json"]
+    done = subprocess.run([program, *flags, *named], capture_output=True, text=True, check=False)
+    if not done.stdout.strip():
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        print(f"the audit could not be made: {last}", file=sys.stderr)
+        raise SystemExit(UNKNOWN)
+    return done.stdout
+
+
+def judge(told: dict[str, Any]) -> tuple[int, list[str]]:
+    """An exit code, and what to say."""
+    every = told["dependencies"]
+    asked = [one for one in every if "skip_reason" not in one]
+    found = [
+        f"{one['name']} {one['version']}: {bug['id']}, fixed in {', '.join(bug['fix_versions'])}"
+        for one in asked
+        for bug in one["vulns"]
+    ]
+    if found:
+        return VULNERABLE, found
+    if len(asked) < len(every):
+        left = len(every) - len(asked)
+        why = "nothing is known about them: the service could not be asked"
+        return UNKNOWN, [f"{len(asked)} of {len(every)} asked about; of the other {left} {why}"]
+    return OK, [f"{len(every)} versions, no known vulnerability"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Look for known vulnerabilities.")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--sbom", type=Path, metavar="OUTPUT")
+    how.add_argument("--with", dest="program", metavar="PIP_AUDIT")
+    parser.add_argument("files", nargs="+")
+    options = parser.parse_args()
+    if options.sbom:
+        options.sbom.parent.mkdir(parents=True, exist_ok=True)
+        options.sbom.write_text(json.dumps(listed(options.files), indent=2) + "\n")
+        print(f"wrote {options.sbom}")
+        return OK
+    code, lines = judge(json.loads(ask(options.program, options.files)))
+    print("\n".join(lines))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
