@@ -96,11 +96,12 @@ async def command(url: str, name: str, right: redis.Redis) -> None:
 
 async def spark(url: str, name: str, right: redis.Redis) -> None:
     """The one connection of its sources and sinks."""
-    with Client(read_url(url)) as door:
-        door.ask("XADD", f"{{chasqui:{name}}}:stream", "*", "d", "")
+    key = f"{{chasqui:{name}}}:stream"
+    with Client(read_url(url).of(key)) as door:
+        door.ask("XADD", key, "*", "d", "")
 
 
-FOLLOW_ALL: tuple[Door, ...] = (
+EVERY: tuple[Door, ...] = (
     *(queue, worker, from_a_thread, producer, consumer, promoter, scheduler, events, command),
+    spark,
 )
-EVERY: tuple[Door, ...] = (*FOLLOW_ALL, spark)  # clusters it does not follow, and says so

@@ -198,6 +198,17 @@ class Cluster:
             one.execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[there])
         return moved
 
+    def hand_over(self, key: str, target: Server) -> None:
+        """Move the slot of a key as a whole: newer servers copy it, and then change its owner."""
+        slot, there = key_slot(key.encode()), client(target.port)
+        try:
+            there.execute_command("CLUSTER", "MIGRATION", "IMPORT", slot, slot)
+        except redis.ResponseError:  # Valkey has another word for it, and is asked at the source
+            name = there.execute_command("CLUSTER MYID").decode()
+            here = client(self.owner(key).port)
+            here.execute_command("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", name)
+        until(lambda: self.owner(key) is target)
+
 
 class Home:
     """A queue of a cluster, for kits that know one server: its node is the one of the moment."""
@@ -213,10 +224,14 @@ class Home:
         return client(self.nodes.owner(self.key).port)
 
     def move(self, begun: Callable[[], object] = lambda: None) -> None:
-        """To another node."""
+        """To another node, key by key."""
         target = self.nodes.other(self.key)
         self.nodes.move(self.key, target, 20, begun)
         assert self.nodes.owner(self.key) is target
+
+    def hand_over(self) -> None:
+        """To another node, all keys at once."""
+        self.nodes.hand_over(self.key, self.nodes.other(self.key))
 
 
 @contextmanager

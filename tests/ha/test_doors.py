@@ -13,7 +13,7 @@ from chasquimq import MissedFiresPolicy, Queue, RepeatPattern
 from chasquimq.job import NativeJob
 from chasquimq.native import Consumer, Promoter, Scheduler
 from tests.engine.desk import eventually
-from tests.ha.doors import EVERY, FOLLOW_ALL, keys_of, running
+from tests.ha.doors import EVERY, keys_of, running
 from tests.ha.kit import SERVICE, Cluster, Sentinel, Watched, client, until
 from tests.ha.times import QUEUE, STAGES
 from tests.servers import Dialect, binary_for
@@ -57,7 +57,7 @@ async def test_no_door_writes_to_an_old_master_that_came_back(
 @pytest.mark.timeout(120)
 async def test_every_door_finds_the_node_of_its_queue(nodes: Cluster, queue_name: str) -> None:
     masters = nodes.masters()
-    for door in FOLLOW_ALL:
+    for door in EVERY:
         name = f"{queue_name}-{door.__name__}"
         owner = nodes.owner(f"{{chasqui:{name}}}:stream")
         await door(nodes.url, name, client(owner.port))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -54,9 +54,9 @@ def rows_of(number: int) -> list[Row]:
 class Feed:
     """Batches of ten rows until the queue has moved meanwhile, and a few more."""
 
-    def __init__(self, writing: Writing, home: Home) -> None:
+    def __init__(self, writing: Writing, move: Callable[[], None]) -> None:
         self._schema = writing.schema
-        self._moving = threading.Thread(target=home.move)
+        self._moving = threading.Thread(target=move)
         self._names = writing.schema.names
         self.rows = 0
 
@@ -80,14 +80,14 @@ def everything(home: Home) -> Counter[int]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("way", ["direct", "by-id"])
+@pytest.mark.parametrize("way", ["direct", "by-id", "at-once"])
 def test_rows_that_come_while_their_slot_moves_come_in_once(home: Home, way: str) -> None:
     if way == "by-id":
         columns = {"delay_ms": LongType(), "key": StringType()}
         writing = Writing(home.url, home.queue, columns, idColumn="key")
     else:
         writing = Writing(home.url, home.queue, COLUMNS_LATER)
-    feed = Feed(writing, home)
+    feed = Feed(writing, home.hand_over if way == "at-once" else home.move)
     writing.commit(writing.feed(iter(feed)))
     assert everything(home) == Counter(range(feed.rows))
 
@@ -98,7 +98,7 @@ def test_staged_rows_come_in_once_though_the_slot_moves_twice(home: Home) -> Non
     writing = Writing(
         home.url, home.queue, COLUMNS_LATER, commitMode="staged", chunkRows=10, maxStreamLen=50
     )
-    feed = Feed(writing, home)
+    feed = Feed(writing, home.move)
     told = writing.way().write(0, 0, iter(feed))
     with Client(Where(url=home.url).address_of(home.queue), recover.SCRIPTS) as client:
         [found] = recover.unfinished(client, home.queue)
@@ -143,8 +143,9 @@ async def test_every_view_of_queues_on_several_nodes(ring: Cluster, queue_name: 
         assert len(set(found.values())) == 1
 
 
+@pytest.mark.parametrize("at_once", [False, True], ids=["by-key", "at-once"])
 @pytest.mark.parametrize("view", ["jobs", "results"])
-def test_a_read_goes_on_where_the_slot_has_moved(home: Home, view: str) -> None:
+def test_a_read_goes_on_where_the_slot_has_moved(home: Home, view: str, at_once: bool) -> None:
     """Results are found by a walk over all keys, which a node answers that has none of them."""
     keys, client, count = Keys(home.queue), home.client(), 2_500
     fill = client.pipeline(transaction=False)
@@ -159,7 +160,7 @@ def test_a_read_goes_on_where_the_slot_has_moved(home: Home, view: str) -> None:
     pages = reading.pages(part)
     rows = next(pages)
     assert len(rows) < count
-    home.move()
+    home.hand_over() if at_once else home.move()
     rows += [row for page in pages for row in page]
     assert len(rows) == len({row[0] for row in rows}) == count
 

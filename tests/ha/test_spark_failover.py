@@ -68,7 +68,7 @@ class Task:
     def write(self, reached: Callable[[int], None]) -> None:
         for attempt in range(ATTEMPTS):
             try:
-                told = self.writing.way().write(0, attempt, self._batches(reached))
+                told = self.writing.way().write(0, attempt, self.batches(reached))
                 self.writing.way().commit([told])
                 return
             except StoreError as error:
@@ -76,7 +76,7 @@ class Task:
                 reached = lambda _: None  # noqa: E731
         raise AssertionError(self.failures)
 
-    def _batches(self, reached: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    def batches(self, reached: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
         for number in range(BATCHES):
             reached(number)
             numbers = range(number * 10, number * 10 + 10)
@@ -130,3 +130,32 @@ def test_rows_come_in_once_though_their_node_is_lost_with_what_it_had_last(
         assert "knew of those in front of it" in by_id.failures[0]
         with pytest.raises(DataLossError):
             query.batch()
+
+
+@pytest.mark.timeout(180)
+def test_a_commit_moves_again_what_was_lost_after_it_was_moved(
+    nodes: Cluster, queue_name: str
+) -> None:
+    home = Home(nodes, queue_name)
+    task = Task(home, commitMode="staged", rowsPerSecond=400)
+    every = [*task.batches(lambda _: None)]
+    parts = (every[: BATCHES // 2], every[BATCHES // 2 :])
+    told = [task.writing.way().write(n, 0, iter(part)) for n, part in enumerate(parts)]
+    accident = Accident(nodes, nodes.owner(home.key), 1)
+    here, failures = home.client(), []
+
+    def commit() -> None:
+        try:
+            task.writing.way().commit(told)
+        except StoreError as error:
+            failures.append(str(error))
+
+    committing = threading.Thread(target=commit)
+    committing.start()
+    until(lambda: here.xlen(home.key) >= 150)
+    accident.reached(KEPT)
+    until(lambda: here.xlen(home.key) >= BATCHES * 5 + 50)  # the first part is in, as it seems
+    accident.reached(AT_THE_KILL)
+    committing.join()
+    assert failures == []
+    assert task.found() == Counter(range(BATCHES * 10))

@@ -123,7 +123,7 @@ async def _add(url: str, queue: str) -> None:
 
 
 async def _ask(url: str, queue: str) -> None:
-    with Client(read_url(url), patience_s=0) as spark:
+    with Client(read_url(url).of(queue), patience_s=0) as spark:
         spark.ask("PING")
 
 
@@ -139,6 +139,7 @@ async def test_a_cluster(tmp_path: Path, queue_name: str) -> None:
     with a_node(authority) as port:
         url = f"rediss+cluster://127.0.0.1:{port}?ssl_ca_certs={authority.ca}"
         await there_and_back(url, queue_name)
+        await _ask(url, queue_name)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -159,7 +160,7 @@ async def test_a_certificate_of_a_node_is_refused(
     authority = Authority(tmp_path)
     with a_node(authority, fault) as port:
         url = f"rediss+cluster://app:{SECRET}@127.0.0.1:{port}?ssl_ca_certs={authority.ca}"
-        await refused(url, queue_name, fault, _add)
+        await refused(url, queue_name, fault, _add, _ask)
 
 
 def _another(folder: Path) -> Authority:

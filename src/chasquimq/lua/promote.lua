@@ -6,8 +6,10 @@
 -- Returns  {-1} another leads, else {ms until the next is due or -1, depth left, lag ms of the
 --          oldest overdue one left, how many were unreadable, then pairs: job id, name}
 
-local holder = redis.call('GET', KEYS[4])
+local holder, whole = redis.call('GET', KEYS[4]), redis.pcall('EXISTS', ARGV[5])
 if holder and holder ~= ARGV[1] then return {-1} end
+-- While the slot moves to another node, a marker that has moved would look like none.
+if type(whole) == 'table' and string.find(whole.err, 'non local') then return whole end
 redis.call('SET', KEYS[4], ARGV[1], 'EX', ARGV[2])
 
 local function split(member) -- name and envelope, as wire/delayed.py reads them
@@ -26,9 +28,8 @@ local function job_id(envelope) -- of the array form, which is what side-indexed
   return ''
 end
 
-local now = redis.call('TIME')
-now = now[1] * 1000 + math.floor(now[2] / 1000)
-local moved, bad = {}, 0
+local clock, moved, bad = redis.call('TIME'), {}, 0
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[3])) do
   local name, envelope = split(member)
   if not name then

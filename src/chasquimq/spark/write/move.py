@@ -1,7 +1,8 @@
 """From a manifest into the queue. Anybody may do it, several at once, as often as they like: each
 chunk leaves its stage in the very call that brings it in. Needs neither Spark nor Java.
 
-1. for each stage that the manifest names: move its first chunk until there is none;
+1. for each stage that the manifest names: move its first chunk until there is none; look once more,
+   for a server that took over may have some again that were moved;
 2. where the queue is full, wait, as long as that was allowed since a chunk last came in; where the
    run has a rate, wait for each chunk's turn;
 3. say that the run is done, then drop the stages that nobody wanted.
@@ -45,8 +46,11 @@ def complete(
 ) -> int:
     """Move all that the run's manifest names; answers how many rows the run has brought."""
     mover = _Mover(client, run, pace, tell)
-    for stage in list(promised(client, run)):
-        mover.move(stage)
+    moved = -1
+    while moved < mover.moved and (stages := _left(client, run)):
+        moved = mover.moved
+        for stage in stages:
+            mover.move(stage)
     rows = runs.finish(client, run, ttl_ms)
     drop(client, run)
     return rows
@@ -58,6 +62,13 @@ def promised(client: Client, run: Run) -> Iterator[bytes]:
     while page := client.ask("LRANGE", run.manifest, start, start + PAGE - 1):
         yield from page
         start += PAGE
+
+
+def _left(client: Client, run: Run) -> list[bytes]:
+    """Those of them that have rows."""
+    stages = list(promised(client, run))
+    lengths = client.ask_each([("XLEN", stage) for stage in stages])
+    return [stage for stage, rows in zip(stages, lengths, strict=True) if rows != 0]
 
 
 def drop(client: Client, run: Run) -> bool:
@@ -75,6 +86,7 @@ class _Mover:
         self._tell = tell
         self._pause_s = FIRST_PAUSE_S
         self._full_since: float | None = None
+        self.moved = 0  # rows
 
     def move(self, stage: bytes) -> None:
         keys = Keys(self._run.queue)
@@ -105,6 +117,7 @@ class _Mover:
             elif moved > 0:
                 self._full_since, full = None, ""
                 self._pause_s = FIRST_PAUSE_S
+                self.moved += moved
                 self._tell(moved, False)
             elif moved < 0:
                 limit = self._pace.max_stream_len

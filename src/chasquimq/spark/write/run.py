@@ -125,7 +125,7 @@ def finish(client: Client, run: Run, ttl_ms: int, *, give_up: bool = False) -> i
         raise StoreError(
             f"run {run.run_id} of queue {run.queue!r} has moved {rows} of the {total} rows that "
             "were staged, and the others are gone: their keys were deleted or evicted (check "
-            "maxmemory-policy). To go on without them: chasqui spark recover "
-            f"{run.queue} {run.run_id} --give-up"
+            "maxmemory-policy). Or a server took over that has them still: chasqui spark recover "
+            f"{run.queue} {run.run_id} moves those, and with --give-up goes on without the others"
         )
     return int(rows)
