@@ -168,22 +168,45 @@ class Cluster:
         ports = {int(row[2][1]) for row in rows}
         return [node for node in self.nodes if node.port in ports]
 
+    def begin_move(self, key: str, target: Server) -> Move:
+        """The slot of a key is on its way; its keys are where they were."""
+        return Move(key_slot(key.encode()), self.owner(key), target)
+
     def move(self, key: str, target: Server) -> int:
         """Move the slot of a key while others use it, key by key; how many keys there were."""
-        slot, source = key_slot(key.encode()), self.owner(key)
-        here, there = client(source.port), client(target.port)
-        names = {one: one.execute_command("CLUSTER MYID").decode() for one in (here, there)}
-        there.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", names[here])
-        here.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", names[there])
+        move = self.begin_move(key, target)
         moved = 0
-        while keys := here.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1):
-            place = ("127.0.0.1", target.port, "", 0, 5_000)
-            here.execute_command("MIGRATE", *place, "KEYS", *keys)
+        while keys := move.left():
+            move.carry(*keys)
             moved += len(keys)
             time.sleep(0.02)  # others find the queue in two halves meanwhile
-        for one in (there, here):
-            one.execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[there])
+        move.end()
         return moved
+
+
+class Move:
+    """A slot that goes from one node to another."""
+
+    def __init__(self, slot: int, source: Server, target: Server) -> None:
+        self._slot, self._port = slot, target.port
+        self.here, self.there = client(source.port), client(target.port)
+        self._from, self._to = (
+            one.execute_command("CLUSTER MYID").decode() for one in (self.here, self.there)
+        )
+        self.there.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self._from)
+        self.here.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self._to)
+
+    def left(self) -> list[bytes]:
+        """A key that is still to go, or none."""
+        keys: list[bytes] = self.here.execute_command("CLUSTER", "GETKEYSINSLOT", self._slot, 1)
+        return keys
+
+    def carry(self, *keys: bytes) -> None:
+        self.here.execute_command("MIGRATE", "127.0.0.1", self._port, "", 0, 5_000, "KEYS", *keys)
+
+    def end(self) -> None:
+        for one in (self.there, self.here):
+            one.execute_command("CLUSTER", "SETSLOT", self._slot, "NODE", self._to)
 
 
 @contextmanager

@@ -27,6 +27,8 @@ SEEN = [  # (text, what it means) of what is hard to bring about here, or from o
     ("TRYAGAIN Multiple keys request during rehashing of slot", AWAY),
     ("CLUSTERDOWN The cluster is down", AWAY),
     ("CLUSTERDOWN Hash slot not served", AWAY),
+    ("ERR Script attempted to access a non local key in a cluster node script: 1f, on @x:1.", AWAY),
+    ("ERR Attempted to access a non local key in a cluster node script: on @user_script:1.", AWAY),
     ("UNKILLABLE Sorry the script already executed write commands", AWAY),
     ("ERR max number of clients reached", AWAY),
     ("UNBLOCKED the stream key no longer exists", GROUP),

@@ -26,9 +26,8 @@ local function job_id(envelope) -- of the array form, which is what side-indexed
   return ''
 end
 
-local now = redis.call('TIME')
+local now, moved, bad = redis.call('TIME'), {}, 0
 now = now[1] * 1000 + math.floor(now[2] / 1000)
-local moved, bad = {}, 0
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[3])) do
   local name, envelope = split(member)
   if not name then
@@ -38,6 +37,8 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT
   else
     local id, row = job_id(envelope), {'d', envelope, 'n', name}
     local marker = redis.pcall('GET', ARGV[5] .. id)
+    -- While a slot moves it may be on the other node already: the job waits until all of it is.
+    if type(marker) == 'table' and string.find(marker.err, 'non local key') then return marker end
     row[6] = type(marker) == 'string' and string.match(marker, '^%d+ (%d+)') or nil
     if row[6] then row[5] = 'u' elseif name == '' then row = {'d', envelope} end
     redis.call('XADD', KEYS[2], '*', unpack(row))

@@ -50,7 +50,8 @@ def classify(reply: Exception) -> Fault:
     found = _BY_WORD.get(word)
     if found is not None:
         return found
-    if "max number of clients" in text:
+    # Of a cluster, inside a script: while a slot moves, a key may be on the other node already.
+    if "max number of clients" in text or "non local key" in text:
         return Fault.AWAY
     # What an ACL forbids inside a script, in the words of newer servers and of Redis 7.0.
     if "ACL failure" in text or "user executing the script" in text:
