@@ -183,6 +183,17 @@ class Cluster:
         move.end()
         return moved
 
+    def move_at_once(self, key: str, target: Server) -> None:
+        """The same, by the servers themselves: the whole slot changes hands in one moment."""
+        slot, there = key_slot(key.encode()), client(target.port)
+        if target.binary.kind == "redis":
+            there.execute_command("CLUSTER", "MIGRATION", "IMPORT", slot, slot)
+        else:
+            name = there.execute_command("CLUSTER MYID")
+            way = ("SLOTSRANGE", slot, slot, "NODE", name)
+            client(self.owner(key).port).execute_command("CLUSTER", "MIGRATESLOTS", *way)
+        until(lambda: self.owner(key) is target)
+
 
 class Move:
     """A slot that goes from one node to another."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,8 @@ def stream(queue: str) -> str:
 
 
 @pytest.mark.timeout(120)
-async def test_a_slot_moves_while_jobs_run(nodes: Cluster, queue_name: str) -> None:
+@pytest.mark.parametrize("how", [Cluster.move, Cluster.move_at_once], ids=lambda one: one.__name__)
+async def test_a_slot_moves_while_jobs_run(nodes: Cluster, queue_name: str, how: Any) -> None:
     """Nothing dies, so nothing may be lost, doubled or left in doubt."""
     key = stream(queue_name)
     before = nodes.owner(key)
@@ -32,7 +34,7 @@ async def test_a_slot_moves_while_jobs_run(nodes: Cluster, queue_name: str) -> N
     async with crowd.at_work():
         await crowd.goes_on()
         delayed = await crowd.queue.add("count", "later", delay_ms=2_000)
-        await asyncio.to_thread(nodes.move, key, target)
+        await asyncio.to_thread(how, nodes, key, target)
         await crowd.goes_on()
         await crowd.until(lambda: crowd.runs["later"])
     assert delayed.id
