@@ -31,6 +31,7 @@ LONG = tuple(
         "spark",
         "browser",
         "interop",
+        "ha",
         "engine",
         "cli",
         "sync",
