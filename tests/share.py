@@ -34,6 +34,7 @@ LONG = tuple(
         "browser",
         "bench",
         "interop",
+        "ha",
         "engine",
         "security",
         "fuzz",

@@ -208,6 +208,7 @@ def _client(address: Address, place: Endpoint, login: Credentials) -> Any:
         retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
         # Raw replies: a list is what every version of the library hands through.
         protocol=2,
+        driver_info=None,  # it would introduce itself by a command that users need not have
         **tls,
     )
 

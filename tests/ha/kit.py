@@ -173,6 +173,10 @@ class Cluster:
         owner = self.owner(key)
         return next(node for node in self.masters() if node is not owner)
 
+    def begin_move(self, key: str, target: Server) -> Move:
+        """The slot of a key is on its way; its keys are where they were."""
+        return Move(key_slot(key.encode()), self.owner(key), target)
+
     def move(
         self,
         key: str,
@@ -182,20 +186,14 @@ class Cluster:
     ) -> int:
         """Move the slot of a key while others use it, so many keys at once; how many there were.
         `begun` is called when it is said that the slot moves, and all keys are still there."""
-        slot, source = key_slot(key.encode()), self.owner(key)
-        here, there = client(source.port), client(target.port)
-        names = {one: one.execute_command("CLUSTER MYID").decode() for one in (here, there)}
-        there.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", names[here])
-        here.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", names[there])
+        move = self.begin_move(key, target)
         begun()
         moved = 0
-        while keys := here.execute_command("CLUSTER", "GETKEYSINSLOT", slot, at_once):
-            place = ("127.0.0.1", target.port, "", 0, 5_000)
-            here.execute_command("MIGRATE", *place, "KEYS", *keys)
+        while keys := move.left(at_once):
+            move.carry(*keys)
             moved += len(keys)
             time.sleep(0.02)  # others find the queue in two halves meanwhile
-        for one in (there, here):
-            one.execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[there])
+        move.end()
         return moved
 
     def hand_over(self, key: str, target: Server) -> None:
@@ -208,6 +206,31 @@ class Cluster:
             here = client(self.owner(key).port)
             here.execute_command("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", name)
         until(lambda: self.owner(key) is target)
+
+
+class Move:
+    """A slot that goes from one node to another, key by key."""
+
+    def __init__(self, slot: int, source: Server, target: Server) -> None:
+        self._slot, self._port = slot, target.port
+        self.here, self.there = client(source.port), client(target.port)
+        self._from, self._to = (
+            one.execute_command("CLUSTER MYID").decode() for one in (self.here, self.there)
+        )
+        self.there.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self._from)
+        self.here.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self._to)
+
+    def left(self, most: int = 1) -> list[bytes]:
+        """Keys that are still to go, so many at the most."""
+        keys: list[bytes] = self.here.execute_command("CLUSTER", "GETKEYSINSLOT", self._slot, most)
+        return keys
+
+    def carry(self, *keys: bytes) -> None:
+        self.here.execute_command("MIGRATE", "127.0.0.1", self._port, "", 0, 5_000, "KEYS", *keys)
+
+    def end(self) -> None:
+        for one in (self.there, self.here):
+            one.execute_command("CLUSTER", "SETSLOT", self._slot, "NODE", self._to)
 
 
 class Home:

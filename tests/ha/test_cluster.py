@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-import redis
 
-from chasquimq import Queue, QueueEvents, Worker, lua, wire
+from chasquimq import Queue, QueueEvents, Worker
 from chasquimq.errors import ConfigError
 from tests.ha.crowd import Crowd
-from tests.ha.kit import Cluster, Home, client, until
+from tests.ha.kit import Cluster, client, until
 from tests.servers import DialectServer
 
 
@@ -56,38 +55,6 @@ async def test_a_master_is_killed(nodes: Cluster, queue_name: str) -> None:
         await asyncio.to_thread(until, lambda: _has_replica(after.port))
         await crowd.goes_on()
     assert set(crowd.accepted) <= set(crowd.runs)
-
-
-async def test_a_job_that_falls_due_while_its_slot_moves_stays_unique(
-    ring: Cluster, queue_name: str
-) -> None:
-    """Its marker has moved already, all else has not: who promotes it must see the marker."""
-    home, keys = Home(ring, queue_name), wire.Keys(queue_name)
-    here, lock = home.client(), b"me"
-    async with Queue(queue_name, redis_url=ring.url) as queue:
-        await queue.add("mail", 1, job_id="one", unique="until_done", delay_ms=1)
-    here.set(keys.promoter_lock, lock)
-    for key in (keys.stream, keys.dlq):
-        here.xadd(key, {"d": b"x"})
-    until(lambda: here.zrangebyscore(keys.delayed, 0, int(here.time()[0]) * 1000))
-
-    def promote(node: redis.Redis) -> None:
-        places = (keys.delayed, keys.stream, keys.dlq, keys.promoter_lock)
-        args = (lock, 60, 10, keys.didx(""), keys.unique(""))
-        node.script_load(lua.SOURCES["promote"])
-        node.execute_command(*lua.call("promote", places, args))
-
-    def too_early() -> None:
-        there = ring.other(home.key)
-        place = ("127.0.0.1", there.port, keys.unique("one"), 0, 5_000)
-        here.execute_command("MIGRATE", *place)
-        with pytest.raises(redis.ResponseError, match="non local"):
-            promote(here)
-
-    await asyncio.to_thread(home.move, too_early)
-    promote(home.client())
-    [_, (_, fields)] = home.client().xrange(keys.stream)
-    assert b"u" in fields
 
 
 def _another(nodes: Cluster, key: str, gone: object) -> object:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from chasquimq import MissedFiresPolicy, Queue, RepeatPattern
+from chasquimq import MissedFiresPolicy, Queue, QueueEvents, RepeatPattern, Worker
 from chasquimq.job import NativeJob
 from chasquimq.native import Consumer, Promoter, Scheduler
 from tests.engine.desk import eventually
@@ -95,3 +96,42 @@ async def test_what_waits_for_its_time_outlives_a_failover(dialect: Dialect, how
     windows = sorted(int(one.rpartition("@")[2]) for one in runs if one not in delayed)
     assert windows == list(range(windows[0], windows[-1] + 1, EVERY_MS))
     assert sum(runs.values()) - len(runs) < 10
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("how", ["master killed, Sentinels", "master killed, cluster"])
+async def test_who_listens_hears_what_happens_on_the_new_master(dialect: Dialect, how: str) -> None:
+    """One who follows the events, and one who waits for a result and hears of it by an event: by
+    its own looking it would not know before the test is over."""
+    completed: set[str | None] = set()
+
+    async def handle(job: object) -> str:
+        return "done"
+
+    async def follow(events: QueueEvents) -> None:
+        async for event in events:
+            if event.name == "completed":
+                completed.add(event.job_id)
+
+    with STAGES[how](dialect) as stage:
+        where: Any = {"redis_url": stage.url}
+        events = QueueEvents(QUEUE, **where)
+        worker = Worker(QUEUE, handle, store_results=True, **where)
+        async with (
+            asyncio.TaskGroup() as group,
+            Queue(QUEUE, durability="replicated", **where) as queue,
+        ):
+            group.create_task(worker.run())
+            following = group.create_task(follow(events))
+            first = await queue.add("a", 1)
+            assert await queue.wait_for_result(first.id) == "done"
+            later = await queue.add("a", 1, delay_ms=LATER_MS)
+            waiting = group.create_task(queue.wait_for_result(later.id, 60.0, 3_600.0))
+            await eventually(lambda: first.id in completed)
+            stage.lose()
+            await asyncio.to_thread(until, stage.agreed, 60.0)
+            assert await waiting == "done"
+            await eventually(lambda: later.id in completed)
+            following.cancel()
+            await worker.close()
+        await events.close()

@@ -100,6 +100,10 @@ async def test_who_is_not_known_or_not_there_is_told(sentinels: Watched, queue_n
         await Queue(queue_name, redis_url=wrong).add("a", 1)
     with pytest.raises(StoreUnavailableError, match="no Sentinel of"):
         await Queue(queue_name, redis_url="redis+sentinel://127.0.0.1:1/m").add("a", 1)
+    for one in sentinels.sentinels[:2]:
+        one.close()
+    async with Queue(queue_name, redis_url=sentinels.url) as queue:
+        assert (await queue.add("a", 1)).id  # less than half answer, and that is more than nobody
 
 
 async def test_sentinels_with_a_password(

@@ -29,6 +29,8 @@ SEEN = [  # (text, what it means) of what is hard to bring about here, or from o
     ("CLUSTERDOWN Hash slot not served", AWAY),
     ("MOVED 3999 127.0.0.1:6381", AWAY),
     ("ASK 3999 127.0.0.1:6381", AWAY),
+    ("ERR Script attempted to access a non local key in a cluster node script: 1f, on @x:1.", AWAY),
+    ("ERR Attempted to access a non local key in a cluster node script: on @user_script:1.", AWAY),
     ("UNKILLABLE Sorry the script already executed write commands", AWAY),
     ("ERR max number of clients reached", AWAY),
     ("UNBLOCKED the stream key no longer exists", GROUP),

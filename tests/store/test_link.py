@@ -248,6 +248,23 @@ async def test_a_half_open_connection_is_given_up_and_replaced() -> None:
         assert server.connections == 2
 
 
+async def test_a_server_that_is_silent_on_one_connection_is_asked_anew_on_all(
+    own_server: DialectServer,
+) -> None:
+    """Those on which nothing was asked would find out one after another, each after its time."""
+    dialer = Dialer(read_url(own_server.url), options=ConnectOptions(reply_ms=100, retry_ms=5))
+    asking, idle = Link(dialer), Link(dialer)
+    await asking.open()
+    await idle.open()
+    own_server.server.pause()
+    await fails(asking.ask("PING"))
+    own_server.server.resume()
+    await until(lambda: asking.reconnects and idle.reconnects)
+    assert await idle.ask("PING") == b"PONG"
+    await asking.close()
+    await idle.close()
+
+
 async def test_a_command_that_blocks_on_purpose_gets_its_time(
     dialect_server: DialectServer,
 ) -> None:

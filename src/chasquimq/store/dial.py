@@ -10,7 +10,9 @@ import asyncio
 import inspect
 import logging
 import ssl
+from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 
@@ -35,6 +37,7 @@ class Dialer:
         self.options = options or ConnectOptions()
         self._provider = provider
         self._ssl = address.ssl_context()
+        self._pipes: WeakSet[Pipe] = WeakSet()
         if address.insecure:
             log.warning("TLS certificates are not verified for %s (insecure=true)", address)
 
@@ -91,7 +94,10 @@ class Dialer:
         loop = asyncio.get_running_loop()
 
         def protocol() -> Pipe:
-            return Pipe(self.options.buffer_bytes, reply_s)
+            pipe = Pipe(self.options.buffer_bytes, reply_s)
+            pipe.on_silent = partial(self._doubt, loop)
+            self._pipes.add(pipe)
+            return pipe
 
         if endpoint.path is not None:
             return (await loop.create_unix_connection(protocol, endpoint.path))[1]
@@ -101,6 +107,13 @@ class Dialer:
                 protocol, endpoint.host, endpoint.port, ssl=self._ssl, server_hostname=name
             )
         )[1]
+
+    def _doubt(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A server gave no answer. Connections on which nothing is asked are made anew: else each
+        would wait as long, one after another, once something is asked on it."""
+        for pipe in list(self._pipes):
+            if pipe.idle and pipe.belongs_to(loop):
+                pipe.close()
 
     async def _greet(self, pipe: Pipe, endpoint: Endpoint) -> None:
         username, password = await self._credentials(endpoint)

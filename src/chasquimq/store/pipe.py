@@ -51,6 +51,7 @@ class Pipe(asyncio.Protocol):
         self.closed = False
         self.on_drained: Callable[[], None] = _nothing
         self.on_closed: Callable[[], None] = _nothing
+        self.on_silent: Callable[[], None] = _nothing  # it was given up for want of an answer
         self.on_push: Callable[[Any], None] | None = None  # replies nobody waits for (subscribe)
         self.reply_s = reply_s
         self._buffer_bytes = buffer_bytes
@@ -65,6 +66,9 @@ class Pipe(asyncio.Protocol):
     @property
     def idle(self) -> bool:
         return not self._flights
+
+    def belongs_to(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return self._loop is loop
 
     def silent_s(self, now: float) -> float:
         """For how long the oldest question has been without its answer."""
@@ -193,6 +197,7 @@ class Pipe(asyncio.Protocol):
         left = self._flights[0].sent_at + self.reply_s - self._loop.time()
         if left <= 0:
             self.close()
+            self.on_silent()
         else:
             self._watch = self._loop.call_later(left, self._check)
 

@@ -50,7 +50,8 @@ def classify(reply: Exception) -> Fault:
     found = _BY_WORD.get(word)
     if found is not None:
         return found
-    if "max number of clients" in text:
+    # Of a cluster, inside a script: while a slot moves, a key may be on the other node already.
+    if "max number of clients" in text or "non local key" in text:
         return Fault.AWAY
     # A script asked for a key that is not here, as one is while its slot moves to another node.
     # Ours ask for all keys of the kind before they write.
