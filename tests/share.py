@@ -34,7 +34,6 @@ LONG = tuple(
         "browser",
         "bench",
         "interop",
-        "ha",
         "engine",
         "security",
         "fuzz",
