@@ -267,7 +267,11 @@ HA = _of(
     (
         "slot_migration_live",
         (1, 2, 3, 6, 7),
-        (f"{CLUSTERS}test_a_slot_moves_while_jobs_run",),
+        (
+            f"{CLUSTERS}test_a_slot_moves_while_jobs_run",
+            f"{CLUSTERS}test_durable_adds_wait_while_a_slot_moves",
+            "tests/ha/test_halves.py::test_a_job_that_is_due_waits_for_what_says_that_it_is_unique",
+        ),
     ),
 )
 

@@ -256,7 +256,7 @@ class Producer:
                 self.unanswered += len(parcel.commands)
             if not parcels:
                 return
-            self.gate.sent += count
+            self.gate.sent, self._sent_at = self.gate.sent + count, now
             data = [command for parcel in parcels for command in parcel.commands]
             data.append(self._after)
             landed, lost = partial(self._landed, parcels), partial(self._lost, parcels, now)
@@ -276,6 +276,11 @@ class Producer:
         doubt = None
         if self._witness is not None:
             waited, marked = replies.pop(), replies.pop()
+            if isinstance(marked, Exception) and classify(marked) is Fault.AWAY:
+                # No master any more, or its slot is on its way: as if the wait had been cut off.
+                self._lost(parcels, self._sent_at, replies)
+                self._pause(Fault.AWAY)
+                return
             doubt = self._witness.doubt(marked, waited)
         depth = replies.pop()
         self.unanswered -= len(replies)
