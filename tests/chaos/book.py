@@ -7,7 +7,7 @@ visible, I10 resources are bounded. `tests/house/test_book.py` sees that every t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tests.chaos.scenario import of
 
 CHAOS, ENGINE, STORE = "tests/chaos/", "tests/engine/", "tests/store/"
 CRASHES, LEASES = f"{CHAOS}test_crashes.py::", f"{CHAOS}test_leases.py::"
@@ -20,19 +20,7 @@ SENTINELS, CLUSTERS = "tests/ha/test_sentinel.py::", "tests/ha/test_cluster.py::
 APART, DOORS = "tests/ha/test_apart.py::", "tests/ha/test_doors.py::"
 
 
-@dataclass(frozen=True)
-class Scenario:
-    name: str
-    room: str
-    invariants: tuple[int, ...]
-    tests: tuple[str, ...]
-
-
-def _of(room: str, *rows: tuple[str, tuple[int, ...], tuple[str, ...]]) -> list[Scenario]:
-    return [Scenario(name, room, invariants, tests) for name, invariants, tests in rows]
-
-
-WORKER = _of(
+WORKER = of(
     "worker",
     (
         "kill9_mid_handler",
@@ -96,7 +84,7 @@ WORKER = _of(
     ),
 )
 
-REDIS = _of(
+REDIS = of(
     "redis",
     (
         "redis_kill9_restart",
@@ -197,7 +185,7 @@ REDIS = _of(
     ),
 )
 
-NET = _of(
+NET = of(
     "network",
     ("reply_cut_every_command", (1, 3, 6, 7), (f"{CUTS}test_every_kth_reply_is_cut",)),
     ("cut_xreadgroup_reply", (1, 3, 6), (f"{CUTS}test_the_replies_of_one_command_are_cut",)),
@@ -240,7 +228,7 @@ NET = _of(
     ),
 )
 
-HA = _of(
+HA = of(
     "high availability",
     (
         "partition_then_promote",
@@ -279,10 +267,18 @@ HA = _of(
             f"{DOORS}test_what_waits_for_its_time_outlives_a_failover",
         ),
     ),
-    ("slot_migration_live", (1, 2, 3, 6, 7), (f"{CLUSTERS}test_a_slot_moves_while_jobs_run",)),
+    (
+        "slot_migration_live",
+        (1, 2, 3, 6, 7),
+        (
+            f"{CLUSTERS}test_a_slot_moves_while_jobs_run",
+            f"{CLUSTERS}test_durable_adds_wait_while_a_slot_moves",
+            "tests/ha/test_halves.py::test_a_job_that_is_due_waits_for_what_says_that_it_is_unique",
+        ),
+    ),
 )
 
-TIME = _of(
+TIME = of(
     "time, leaders",
     (
         "sigstop_leader",
@@ -312,7 +308,7 @@ TIME = _of(
     ),
 )
 
-SCRIPTS = _of(
+SCRIPTS = of(
     "scripts",
     (
         "script_fault_injection",
@@ -349,7 +345,7 @@ SCRIPTS = _of(
     ),
 )
 
-DATA = _of(
+DATA = of(
     "data",
     (
         "trim_never_loses",

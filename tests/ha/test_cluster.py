@@ -40,6 +40,22 @@ async def test_a_slot_moves_while_jobs_run(nodes: Cluster, queue_name: str, at_o
 
 
 @pytest.mark.timeout(120)
+async def test_durable_adds_wait_while_a_slot_moves(nodes: Cluster, queue_name: str) -> None:
+    """The node that has the stream still takes a job, and cannot write the mark that is waited for:
+    that is no doubt, the other one will."""
+    key = stream(queue_name)
+    target = next(node for node in nodes.masters() if node is not nodes.owner(key))
+    crowd = Crowd(nodes.url, queue_name, durability="replicated")
+    async with crowd.at_work():
+        await crowd.goes_on(20)
+        await asyncio.to_thread(nodes.move, key, target)
+        await crowd.goes_on(20)
+    assert crowd.unsure == []
+    assert set(crowd.runs) == set(crowd.accepted)
+    assert max(crowd.runs.values()) == 1
+
+
+@pytest.mark.timeout(120)
 async def test_a_master_is_killed(nodes: Cluster, queue_name: str) -> None:
     key = stream(queue_name)
     crowd = Crowd(nodes.url, queue_name, durability="replicated", durability_timeout_ms=1_000)

@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from tests.chaos.book import BOOK, Scenario
+from tests.chaos.book import BOOK
+from tests.chaos.scenario import Scenario
 from tests.house.tree import ROOT, tree_of
 
 

@@ -89,6 +89,11 @@ class Parcel:
         """All of it is in."""
         self.order.settle(len(self.commands))
 
+    def keep(self, answer: Any) -> None:
+        """What its only command was answered first, though it goes again."""
+        if self.said is None and not isinstance(answer, Exception):
+            self.said = answer
+
     def split(self) -> list[Parcel]:
         if len(self.commands) == 1:
             return [self]

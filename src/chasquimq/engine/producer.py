@@ -260,7 +260,7 @@ class Producer:
                 self.unanswered += len(parcel.commands)
             if not parcels:
                 return
-            self.gate.sent += count
+            self.gate.sent, self._sent_at = self.gate.sent + count, now
             data = [command for parcel in parcels for command in parcel.commands]
             data.append(self._after)
             landed, lost = partial(self._landed, parcels), partial(self._lost, parcels, now)
@@ -280,6 +280,11 @@ class Producer:
         doubt = None
         if self._witness is not None:
             waited, marked = replies.pop(), replies.pop()
+            if isinstance(marked, Exception) and classify(marked) is Fault.AWAY:
+                # No master any more, or its slot is on its way: as if the wait had been cut off.
+                self._lost(parcels, self._sent_at, replies)
+                self._pause(Fault.AWAY)
+                return
             doubt = self._witness.doubt(marked, waited)
         depth = replies.pop()
         self.unanswered -= len(replies)
@@ -331,7 +336,9 @@ class Producer:
         answered = replies[:total]
         single = [one for parcel in parcels for one in parcel.split()]
         if self._witness is not None:
-            self._keep_answers(single, answered)
+            # The wait was cut off, so all of it goes again, but the first answer is the true one.
+            for parcel, reply in zip(single, answered, strict=False):
+                parcel.keep(reply)
             answered = []
         silent = single[len(answered) :]
         again: list[Parcel] = []
@@ -346,12 +353,6 @@ class Producer:
         if answered:
             self._sort_out(single[: len(answered)], answered)
         self._rest()
-
-    def _keep_answers(self, parcels: list[Parcel], answered: list[Any]) -> None:
-        """The wait was cut off, so all of it goes again, but the first answer is the true one."""
-        for parcel, reply in zip(parcels, answered, strict=False):
-            if parcel.said is None and not isinstance(reply, Exception):
-                parcel.said = reply
 
     def _forgotten(self, parcel: Parcel | Crowd) -> None:
         """It was sent, and must not be sent again: the server might not recognise it."""
