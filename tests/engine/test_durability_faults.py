@@ -119,8 +119,8 @@ async def test_a_close_waits_for_durable_adds(shelter: Shelter, level: Durabilit
 async def test_a_close_tells_those_who_are_not_confirmed(
     shelter: Shelter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer, "GOODBYE_S", 0.1)  # a wait may take longer than that
-    queue = shelter.desk.queue(durability="replicated", **SOON)
+    monkeypatch.setattr(producer, "GOODBYE_S", 1.0)  # two waits take longer than that
+    queue = shelter.desk.queue(durability="replicated", durability_timeout_ms=1_000)
     await queue.add("warm", 1)
     shelter.stall("replicated")
     adding = [asyncio.ensure_future(unconfirmed(queue)) for _ in range(10)]
