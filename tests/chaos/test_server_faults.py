@@ -99,7 +99,7 @@ def test_a_server_that_loads_for_longer_than_a_lease_costs_no_second_run(
             for number in range(vary("keys", 4_000, 3_000, 9_000)):
                 pipe.set(f"in the way {number}", "x")
             pipe.execute()
-        told = stage.orders(Behaviour(sleep_ms=10))
+        told = stage.orders(Behaviour(sleep_ms=40))
         asyncio.run(stage.add(range(jobs)))
         stage.fleet.start_many([told, told])
         eventually(lambda: stage.ended() > jobs // 10)

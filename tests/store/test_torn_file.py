@@ -143,6 +143,8 @@ async def test_redis_may_forget_what_was_added_after_a_torn_transaction(
 async def test_a_torn_delivery_is_made_anew_and_leaves_nothing_behind(own_shelf: Shelf) -> None:
     """The most frequent transaction of all, and a harmless one: what is acked is acked."""
     shelf = own_shelf
+    if shelf.server.server.binary.version < (7, 2, 0):
+        pytest.skip("Redis 7.0 writes a delivery without a transaction")
     await shelf.join()
     shelf.redis.xadd(shelf.keys.stream, {"d": envelope("a")})
     before = journal(shelf.server.server).stat().st_size
