@@ -148,13 +148,19 @@ class Arrivals(Machine):
     def outlive(self, job_id: str, then: str) -> None:
         """Its limit passes while its job is still there: that one is on its own, and whatever
         becomes of it, the id is the next one's."""
-        self.each(lambda site: site.forget(job_id))
-        self.book.marks.pop(job_id, None)
-        self.book.late |= {job for job in self.created if job.startswith(f"{job_id}#")}
+        self.expire(job_id)
+        if "cancel" in then and self.book.findable(job_id) is None:
+            self.add_unique(job_id, True)
+            self.expire(job_id)
         if then:
             self.add_unique(job_id, None)
         if "cancel" in then:
             self.cancel_id(job_id)
+
+    def expire(self, job_id: str) -> None:
+        self.each(lambda site: site.forget(job_id))
+        self.book.marks.pop(job_id, None)
+        self.book.late |= {job for job in self.created if job.startswith(f"{job_id}#")}
 
     def cancel_id(self, job_id: str) -> None:
         found = self.book.findable(job_id)

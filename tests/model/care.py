@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
@@ -46,8 +48,9 @@ class Queue(Plans):
         self.read(third, 1)
 
     def teardown(self) -> None:
-        """What people are told of a queue is what it holds; and all that is in it can be done."""
-        if self.created:
+        """What people are told of a queue is what it holds; and all that is in it can be done. Not
+        after a step that failed: what follows from it would hide it."""
+        if self.created and sys.exc_info()[0] is None:
             assert self.each(lambda site: site.examine()) == self.book.told()
             self.drain(WHO[-1])
 
@@ -195,26 +198,25 @@ class Queue(Plans):
             self.book.returned.append(one)
             self.book.bury(one.job, hint=one.hint)
 
-    @rule(
-        name=who, leader=st.sampled_from([None, *WHO]), living=st.booleans(), deleted=st.booleans()
-    )
-    def sweep(self, name: str, leader: str | None, living: bool, deleted: bool = False) -> None:
+    @rule(name=who, leading=st.sampled_from([True, True, False]), deleted=st.booleans())
+    def sweep(self, name: str, leading: bool, deleted: bool = False) -> None:
         """Names with nothing pending go, and of the dead what has no body; nothing else does."""
-        others = [one for one in self.book.pending() if one.owner not in (None, name)]
+        others = [e for e in self.book.pending() if e.owner != name and not e.bare]
         if deleted and others and self.deleted < MOST_DELETED:
             self.fall_silent(others[0].owner or "")
             self.delete(others[0].number)
-        if leader is not None:
-            self.lose_lock("promoter")
-            self.promote(leader, 1)
-        leads, kept = self.book.promoter == name, {one.owner for one in self.book.pending()}
+        self.lose_lock("promoter")
+        self.promote(name if leading else WHO[WHO.index(name) - 1], 1)
+        kept = {one.owner for one in self.book.pending()} - {name}
         ghosts = [one for one in self.book.pending() if one.bare and one.owner != name]
-        lost = ghosts if leads and not living else []
-        assert self.each(lambda site: site.sweep(name, living)) == (leads, len(lost))
+        # While all are alive to the server, what looks old may still be in somebody's memory.
+        assert self.each(lambda site: site.sweep(name, living=True)) == (leading, 0)
+        lost = ghosts if leading else []
+        assert self.each(lambda site: site.sweep(name, living=False)) == (leading, len(lost))
         for entry in lost:
             self.book.lose(entry)
-        if leads:
-            assert set(self.each(lambda site: site.names())) - {name} == kept - {name}
+        if leading:
+            assert set(self.each(lambda site: site.names())) - {name} == kept
 
     # -- what befalls a queue --------------------------------------------------------------------
 

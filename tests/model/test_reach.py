@@ -75,7 +75,7 @@ PROGRAM: list[tuple[str, tuple[Any, ...]]] = [
     ("leave", ("w1",)),
     ("come_back", ("w1", True)),
     ("promote", ("w1", 4)),
-    ("sweep", ("w1", "w1", False)),
+    ("sweep", ("w1", True)),
     ("let_go_of_a_lock", ("promoter", "w1", "release")),
     ("schedule", (True, 0)),
     ("repair_index", (0,)),

@@ -25,7 +25,7 @@ SRC = ROOT / "src"
 TIMEOUT_S = 300
 AT_ONCE = 2
 PYTEST = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
-MODEL = (sys.executable, "-m", "tests.model.run", "--short", "--examples", "250", "--steps", "40")
+MODEL = (sys.executable, "-m", "tests.model.run", "--short", "--examples", "400", "--steps", "40")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 _FOUND = re.compile(r"^failed: (.*)", re.MULTILINE)
 
