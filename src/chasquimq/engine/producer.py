@@ -272,6 +272,7 @@ class Producer:
         pipe.on_drained = self._flush
         if self._loads:
             pipe.load(SCRIPTS)
+            self._loads = self._witness is not None  # once: their answers may break a line, too
         self._flush()
 
     # -- answers come back -----------------------------------------------------------------------
