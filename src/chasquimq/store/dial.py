@@ -12,7 +12,7 @@ import logging
 import ssl
 from functools import partial
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
 
@@ -37,7 +37,10 @@ class Dialer:
         self.options = options or ConnectOptions()
         self._provider = provider
         self._ssl = address.ssl_context()
-        self._pipes: WeakSet[Pipe] = WeakSet()
+        # By their event loop: other threads have loops of their own, and dial while we look.
+        self._pipes: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Pipe]] = (
+            WeakKeyDictionary()
+        )
         if address.insecure:
             log.warning("TLS certificates are not verified for %s (insecure=true)", address)
 
@@ -96,7 +99,7 @@ class Dialer:
         def protocol() -> Pipe:
             pipe = Pipe(self.options.buffer_bytes, reply_s)
             pipe.on_silent = partial(self._doubt, loop)
-            self._pipes.add(pipe)
+            self._pipes.setdefault(loop, WeakSet()).add(pipe)
             return pipe
 
         if endpoint.path is not None:
@@ -111,8 +114,8 @@ class Dialer:
     def _doubt(self, loop: asyncio.AbstractEventLoop) -> None:
         """A server gave no answer. Connections on which nothing is asked are made anew: else each
         would wait as long, one after another, once something is asked on it."""
-        for pipe in list(self._pipes):
-            if pipe.idle and pipe.belongs_to(loop):
+        for pipe in list(self._pipes[loop]):
+            if pipe.idle:
                 pipe.close()
 
     async def _greet(self, pipe: Pipe, endpoint: Endpoint) -> None:

@@ -67,9 +67,6 @@ class Pipe(asyncio.Protocol):
     def idle(self) -> bool:
         return not self._flights
 
-    def belongs_to(self, loop: asyncio.AbstractEventLoop) -> bool:
-        return self._loop is loop
-
     def silent_s(self, now: float) -> float:
         """For how long the oldest question has been without its answer."""
         try:
