@@ -186,19 +186,31 @@ def _asking(address: Address, place: Endpoint, login: Credentials, command: str)
         client.close()
 
 
-def _client(address: Address, place: Endpoint, login: Credentials) -> Any:
+class _Line:
+    """One connection, not a pool's: that takes what TLS sends unasked for an answer too many."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.close = connection.disconnect
+
+    def execute_command(self, *words: str) -> Any:
+        self._connection.send_command(*words)
+        return self._connection.read_response()
+
+
+def _client(address: Address, place: Endpoint, login: Credentials) -> _Line:
     redis = _library()
-    tls: dict[str, Any] = {}
+    kind, tls = redis.Connection, dict[str, Any]()
     if address.tls:
+        kind = redis.SSLConnection
         tls = {
-            "ssl": True,
             "ssl_ca_certs": address.ca_file,
             "ssl_certfile": address.cert_file,
             "ssl_keyfile": address.key_file,
         }
         if address.insecure:
             tls |= {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
-    return redis.Redis(
+    connection = kind(
         host=place.host,
         port=place.port,
         username=login[0],
@@ -211,6 +223,7 @@ def _client(address: Address, place: Endpoint, login: Credentials) -> Any:
         driver_info=None,  # it would introduce itself by a command that users need not have
         **tls,
     )
+    return _Line(connection)
 
 
 def _raise_if_untrusted(error: BaseException | None, who: str) -> None:

@@ -46,7 +46,8 @@ class Trial:
         self.pipe.on_closed = self._closed
         self.pipe.connection_made(Wire())
         self.counts: list[int] = []
-        self.ended: list[int] = []  # numbers of flights, in the order of their ends
+        self.landed: list[int] = []  # numbers of flights, in the order of their ends
+        self.lost: list[int] = []
         self.replies: list[Any] = []
         self.closes = 0
 
@@ -56,18 +57,18 @@ class Trial:
 
         def landed(replies: list[Any]) -> None:
             assert len(replies) == count, "landed with more or less than it waits for"
-            self._end(number, replies)
+            self._end(self.landed, number, replies)
             self._react()
 
         def lost(replies: list[Any]) -> None:
             assert len(replies) < count, "lost, though it had all"
-            self._end(number, replies)
+            self._end(self.lost, number, replies)
 
         self.pipe.send(b"PING\r\n" * count, count, landed, lost)
 
-    def _end(self, number: int, replies: list[Any]) -> None:
-        assert number not in self.ended, "a flight ended twice"
-        self.ended.append(number)
+    def _end(self, how: list[int], number: int, replies: list[Any]) -> None:
+        assert number not in (*self.landed, *self.lost), "a flight ended twice"
+        how.append(number)
         self.replies += replies
 
     def _react(self) -> None:
@@ -98,8 +99,9 @@ def run(data: bytes) -> None:
     told = trial.pipe.closed
     trial.pipe.connection_lost(None)
     trial.send()
-    assert trial.ended == sorted(trial.ended), "flights ended out of order"
-    assert len(trial.ended) == len(trial.counts), "a flight never ended"
+    ended = [*trial.landed, *sorted(trial.lost)]  # what a broken line lost comes newest first
+    assert ended == sorted(ended), "flights ended out of order"
+    assert len(ended) == len(trial.counts), "a flight never ended"
     assert trial.pipe.idle and trial.closes == 1
     if not told:
         assert repr(trial.replies) == repr(_uncut(stream)), "the cuts changed what was said"

@@ -6,7 +6,7 @@
 -- Returns  {-1} another leads, else {ms until the next is due or -1, depth left, lag ms of the
 --          oldest overdue one left, how many were unreadable, then pairs: job id, name}
 
-local holder, whole = redis.call('GET', KEYS[4]), redis.pcall('EXISTS', ARGV[5])
+local holder, whole = redis.call('GET', KEYS[4]), redis.pcall('GET', ARGV[5])
 if holder and holder ~= ARGV[1] then return {-1} end
 -- While the slot moves to another node, a marker that has moved would look like none.
 if type(whole) == 'table' and string.find(whole.err, 'non local') then return whole end

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from chasquimq.address import CredentialProvider
-from chasquimq.config import DialectName, refuse_unknown
+from chasquimq.config import DialectName, EventKinds, refuse_unknown
 from chasquimq.handler import Route, Router, read_handler
 from chasquimq.health import Health
 from chasquimq.job import BackoffSpec, Envelope, NativeJob
@@ -30,6 +30,7 @@ class Keywords(TypedDict, total=False):
     dlq_max_stream_len: int | None
     dlq_on_full: str
     events_enabled: bool
+    events: EventKinds
     events_max_stream_len: int | None
     delayed_enabled: bool
     run_scheduler: bool
