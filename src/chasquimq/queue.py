@@ -23,10 +23,10 @@ from chasquimq.config import (
     suggesting,
 )
 from chasquimq.engine.care import Care
+from chasquimq.engine.clock import now_ms
 from chasquimq.engine.draft import Backoff, Delay, draft, plain, plain_all
 from chasquimq.engine.listener import dismiss
 from chasquimq.engine.order import Order
-from chasquimq.engine.producer import now_ms
 from chasquimq.engine.recurring import Recipe
 from chasquimq.engine.session import Session, raise_for
 from chasquimq.engine.timetable import Missed, Moment, Pattern

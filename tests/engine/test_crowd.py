@@ -80,9 +80,9 @@ async def test_never_more_go_out_than_the_server_remembers(own_desk: Desk, windo
         seen = []
         settle = producer._landed
 
-        def landed(parcels: Any, replies: Any) -> None:
+        def landed(*told: Any) -> None:
             seen.append(producer.unanswered)
-            settle(parcels, replies)
+            settle(*told)
 
         producer._landed = landed  # type: ignore[method-assign]
         jobs = await asyncio.gather(*[queue.add("n", n) for n in range(ADDS)])

@@ -12,6 +12,7 @@ from chasquimq import AccessError, Job, Queue, StoreError, UnconfirmedError, wir
 from chasquimq.address import read_url
 from chasquimq.config import ConnectOptions, Durability, DurabilityOptions, ProducerOptions
 from chasquimq.engine import producer
+from chasquimq.engine.clock import now_ms
 from chasquimq.engine.session import Session
 from chasquimq.job import Draft
 from chasquimq.server import Server
@@ -138,7 +139,7 @@ async def test_a_long_wait_is_no_broken_connection(shelter: Shelter) -> None:
     session = Session(asyncio.get_running_loop(), store, options)
     adding = await session.producer()
     shelter.stall("replicated")
-    _, told = await session.send_one(Draft(b"", b"\xc0"), producer.now_ms())
+    _, told = await session.send_one(Draft(b"", b"\xc0"), now_ms())
     assert told is not None and "0 of 1 replicas" in str(told.errors[0])
     assert adding.link.reconnects == 0
     await session.close()

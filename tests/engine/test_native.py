@@ -16,8 +16,8 @@ from chasquimq import (
 )
 from chasquimq.address import read_url
 from chasquimq.config import ProducerOptions
+from chasquimq.engine.clock import now_ms
 from chasquimq.engine.order import Order
-from chasquimq.engine.producer import now_ms
 from chasquimq.engine.session import Session, raise_for
 from chasquimq.job import BackoffSpec, Envelope, RetryOverride
 from chasquimq.native import Producer

@@ -12,8 +12,9 @@ import pytest
 from chasquimq import QueueFullError
 from chasquimq.address import read_url
 from chasquimq.config import EventOptions, ProducerOptions
+from chasquimq.engine.clock import now_ms
 from chasquimq.engine.draft import plain
-from chasquimq.engine.producer import Producer, now_ms
+from chasquimq.engine.producer import Producer
 from chasquimq.engine.writer import LinkWriter
 from chasquimq.happening import Added, Announce
 from chasquimq.job import Draft

@@ -8,10 +8,10 @@ from typing import Any, Unpack
 
 from chasquimq import wire
 from chasquimq.config import suggesting
+from chasquimq.engine.clock import now_ms
 from chasquimq.engine.draft import Delay, raw_draft, read_time
 from chasquimq.engine.graveyard import File, Format, Graveyard, Progress, Which
 from chasquimq.engine.listener import Place, Waiter, listen, seconds
-from chasquimq.engine.producer import now_ms
 from chasquimq.engine.recurring import Recurring
 from chasquimq.engine.session import Session, raise_for
 from chasquimq.errors import ArgumentError, ConfigError, ResultTimeoutError, ShutdownError

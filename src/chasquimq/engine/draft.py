@@ -43,11 +43,12 @@ def plain(name: str | None, data: Any, options: ProducerOptions) -> tuple[bytes,
 def plain_all(jobs: Sequence[Mapping[str, Any]], options: ProducerOptions) -> list[Draft] | None:
     """The same for a bulk, if all have a name and data and nothing else, and nothing is wrong with
     any; None: each has to be looked at."""
-    encode, names, drafts = wire.encode, dict[str | None, bytes](), list[Draft]()
+    names, drafts = dict[str | None, bytes](), list[Draft]()
     most = options.max_payload_bytes - _ENVELOPE_BYTES
     try:
-        for job in jobs:
-            name, payload = job["name"], encode(job["data"])
+        payloads = wire.encode_many([job["data"] for job in jobs])
+        for job, payload in zip(jobs, payloads, strict=True):
+            name = job["name"]
             raw_name = names.get(name)
             if raw_name is None:
                 raw_name = names[name] = b"" if name is None else wire.check_name(name)

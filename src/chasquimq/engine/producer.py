@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import uuid
 from collections import deque
 from collections.abc import Sequence
@@ -196,11 +195,12 @@ class Producer:
     def _enqueue_plain(self, order: Order, drafts: Sequence[Draft], now_ms: int) -> list[str]:
         """The same for drafts without any options."""
         chunk, tail = min(self._chunk, self._window), self._scribe.tail(now_ms)
-        minted = self._mint.many(now_ms, len(drafts))
-        order.ids = ids = [job_id.decode() for job_id in minted]
+        order.ids = ids = []
         for first in range(0, len(drafts), chunk):
-            some = zip(minted[first : first + chunk], drafts[first : first + chunk], strict=True)
-            commands, memory_s = self._scribe.write_plain(some, tail)
+            some = drafts[first : first + chunk]
+            minted = self._mint.many(now_ms, len(some))  # not all at once: these go out before
+            ids += [job_id.decode() for job_id in minted]
+            commands, memory_s = self._scribe.write_plain(zip(minted, some, strict=True), tail)
             self._push(Parcel(order, first, commands, memory_s))
         return ids
 
@@ -260,10 +260,10 @@ class Producer:
                 self.unanswered += len(parcel.commands)
             if not parcels:
                 return
-            self.gate.sent, self._sent_at = self.gate.sent + count, now
+            self.gate.sent += count
             data = [command for parcel in parcels for command in parcel.commands]
             data.append(self._after)
-            landed, lost = partial(self._landed, parcels), partial(self._lost, parcels, now)
+            landed, lost = partial(self._landed, parcels, now), partial(self._lost, parcels, now)
             pipe.send(b"".join(data), count + self._after_answers, landed, lost)
 
     def _up(self) -> None:
@@ -277,13 +277,13 @@ class Producer:
 
     # -- answers come back -----------------------------------------------------------------------
 
-    def _landed(self, parcels: list[Parcel | Crowd], replies: list[Any]) -> None:
+    def _landed(self, parcels: list[Parcel | Crowd], sent_at: float, replies: list[Any]) -> None:
         doubt = None
         if self._witness is not None:
             waited, marked = replies.pop(), replies.pop()
             if isinstance(marked, Exception) and classify(marked) is Fault.AWAY:
                 # No master any more, or its slot is on its way: as if the wait had been cut off.
-                self._lost(parcels, self._sent_at, replies)
+                self._lost(parcels, sent_at, replies)
                 self._pause(Fault.AWAY)
                 return
             doubt = self._witness.doubt(marked, waited)
@@ -394,7 +394,3 @@ class Producer:
 
 def _closed() -> ShutdownError:
     return ShutdownError("the queue is closed")
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -8,8 +8,8 @@ from typing import Any, Required, TypedDict, Unpack
 
 from chasquimq import wire
 from chasquimq.config import ProducerOptions, suggesting
+from chasquimq.engine.clock import now_ms
 from chasquimq.engine.draft import Backoff, read_override
-from chasquimq.engine.producer import now_ms
 from chasquimq.engine.session import Session
 from chasquimq.engine.timetable import (
     Missed,

@@ -19,9 +19,9 @@ from chasquimq.config import (
     refuse_unknown,
     suggesting,
 )
+from chasquimq.engine.clock import now_ms
 from chasquimq.engine.draft import raw_draft, read_moment, read_payload, read_retry, read_wait
 from chasquimq.engine.graveyard import Graveyard
-from chasquimq.engine.producer import now_ms
 from chasquimq.engine.session import Session, raise_for
 from chasquimq.engine.timetable import Timetable, read_spec
 from chasquimq.engine.writer import LinkWriter

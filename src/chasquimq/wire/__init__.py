@@ -38,7 +38,7 @@ from chasquimq.wire.export import (
     unpack_msgpack,
 )
 from chasquimq.wire.keys import Keys, check_queue_name
-from chasquimq.wire.payload import decode, encode
+from chasquimq.wire.payload import decode, encode, encode_many
 from chasquimq.wire.revival import Revival, pack_holder, revive
 from chasquimq.wire.spec import (
     pack_override,
@@ -65,6 +65,7 @@ __all__ = [
     "decode",
     "decode_name",
     "encode",
+    "encode_many",
     "join_entry",
     "join_member",
     "pack_dead",

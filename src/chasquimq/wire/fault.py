@@ -50,12 +50,9 @@ def classify(reply: Exception) -> Fault:
     found = _BY_WORD.get(word)
     if found is not None:
         return found
-    # Of a cluster, inside a script: while a slot moves, a key may be on the other node already.
+    # The second: a script asked for a key that is not here, as one is while its slot moves to
+    # another node. Ours ask for all keys of the kind before they write.
     if "max number of clients" in text or "non local key" in text:
-        return Fault.AWAY
-    # A script asked for a key that is not here, as one is while its slot moves to another node.
-    # Ours ask for all keys of the kind before they write.
-    if "non local key" in text:
         return Fault.AWAY
     # What an ACL forbids inside a script, in the words of newer servers and of Redis 7.0.
     if "ACL failure" in text or "user executing the script" in text:

@@ -13,6 +13,7 @@ scalar, and NaN and the infinities pass.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ _SCALARS = frozenset((str, int, float, bool, type(None), bytes, bytearray))
 _CONTAINERS = frozenset((dict, list, tuple))
 _PLAIN = _SCALARS | _CONTAINERS
 _NEVER_WRONG = _SCALARS - {str, int}  # which may hold bad text, and more than 64 bits
+_BELOW = MAX_DEPTH - 1
 _TOO_DEEP = f"is nested deeper than {MAX_DEPTH}, or contains itself"
 _SHOWN_STEPS = 6
 _KEY = ""  # the step from a dict to one of its keys
@@ -44,6 +46,29 @@ def encode(data: Any) -> bytes:
     except (ValueError, OverflowError, RecursionError):
         pass  # rebuilding finds the place
     return _encode_rebuilt(data)
+
+
+def encode_many(many: Sequence[Any]) -> list[bytes]:
+    """`encode` for each. A bulk goes out when all of it was looked at: Redis waits for this."""
+    encoded: list[bytes] = []
+    try:
+        for data in many:
+            if type(data) is not dict:
+                encoded.append(encode(data))
+                continue
+            for key, value in data.items():  # as `_is_plain` does, without a call for each
+                kind = type(value)
+                if type(key) is str and (kind is str or kind is int or kind in _SCALARS):
+                    continue
+                if type(key) is not str or kind not in _CONTAINERS or not _is_plain(value, _BELOW):
+                    encoded.append(encode(data))
+                    break
+            else:
+                document = _encode(data)
+                encoded.append(document if len(document) <= MAX_NODES else _counted(document))
+    except (ValueError, OverflowError, RecursionError):
+        return [encode(data) for data in many]  # finds the one, and the place in it
+    return encoded
 
 
 def _encode_rebuilt(data: Any) -> bytes:
@@ -93,6 +118,7 @@ def _is_plain(node: Any, levels: int = MAX_DEPTH) -> bool:
                 return False
             if (
                 kind is not str
+                and kind is not int
                 and kind not in _SCALARS
                 and (kind not in _CONTAINERS or not _is_plain(value, levels - 1))
             ):

@@ -178,6 +178,36 @@ def test_data_that_contains_itself_is_refused() -> None:
         wire.encode({"a": [Text("b"), {"c": data}]})
 
 
+def test_many_are_written_as_each_of_them_is() -> None:
+    each = [data for data, _ in VECTORS]
+    keys = [data for data in each if not isinstance(data, (dict, list, tuple, bytearray))]
+    deepest = nested(MAX_DEPTH, 1, dict)
+    large = {"a": [None] * 999_997}  # as many values as a worker reads
+    many = [*each, *({"a": 1, "k": data} for data in each), *({data: 1} for data in keys)]
+    many += [{"a": [data]} for data in each] + [deepest, large, {}]
+    assert wire.encode_many(many) == [wire.encode(data) for data in many]
+
+
+@pytest.mark.parametrize("data", [data for data, _, _ in REFUSED])
+def test_one_of_many_that_is_refused_is_as_one_alone(data: Any) -> None:
+    fine: Any = {"a": 1, "b": None}
+    for wrong in ({"a": 1, "b": data}, {"a": [data]}, data):
+        with pytest.raises(EncodeError) as alone:
+            wire.encode(wrong)
+        with pytest.raises(EncodeError) as refused:
+            wire.encode_many([fine, wrong, fine])
+        assert str(refused.value) == str(alone.value)
+
+
+def test_many_have_the_bounds_of_one() -> None:
+    itself: dict[str, Any] = {}
+    itself["a"] = itself
+    large = {"a": [None] * 1_000_000}
+    for wrong in (nested(MAX_DEPTH + 1, 1, dict), itself, large, {NOW: 1}):
+        with pytest.raises(EncodeError):
+            wire.encode_many([{"a": 1}, wrong])
+
+
 UNREADABLE = [
     ("nothing", ""),
     ("never used", "c1"),
