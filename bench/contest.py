@@ -114,9 +114,15 @@ CASES = (
     ),
     Case(
         "concurrent",
-        "add, 100 at once",
+        "add, 100 at once, in new tasks",
         {"what": "concurrent", "size": 100},
         both(90_000, 12_000, *FAST, LOOP, limit=200_000),
+    ),
+    Case(
+        "callers",
+        "add, by 100 tasks at once",
+        {"what": "callers", "size": 100},
+        both(150_000, 12_000, *FAST),
     ),
     Case(
         "bulk-50",
@@ -225,6 +231,7 @@ INSTALLED = (
     Aim("result", OURS, REFERENCE),
     Aim("add", OURS, REFERENCE, bound=1.9),
     Aim("concurrent", OURS, REFERENCE, bound=10),
+    Aim("callers", OURS, REFERENCE, bound=10),
     Aim("bulk-50", OURS, REFERENCE, bound=2),
     Aim("bulk-1000", OURS, REFERENCE, bound=3),
     Aim("retry", OURS, REFERENCE, bound=5),
@@ -244,6 +251,7 @@ AGAINST_TUNED = (
     Aim("sleep-1000", OURS_UVLOOP, TUNED),
     Aim("add", OURS_UVLOOP, TUNED, bound=1.3),
     Aim("concurrent", OURS_UVLOOP, TUNED, bound=7),
+    Aim("callers", OURS_UVLOOP, TUNED, bound=7),
     Aim("bulk-50", OURS_UVLOOP, TUNED, bound=1.7),
     Aim("bulk-1000", OURS_UVLOOP, TUNED, bound=2.2),
     Aim("worker-100", OURS_UVLOOP, TUNED, "cpu_per_100k", 1 / 4),

@@ -190,9 +190,14 @@ async def produce(bench: Bench) -> dict[str, Any]:
         elif orders.what == "concurrent":
             for _ in range(times):
                 await asyncio.gather(*[queue.add("job", payload) for _ in range(size)])
+        elif orders.what == "callers":
+            await asyncio.gather(*[add(times) for _ in range(size)])
         else:
-            for _ in range(times):
-                await queue.add("job", payload)
+            await add(times)
+
+    async def add(times: int) -> None:
+        for _ in range(times):
+            await queue.add("job", payload)
 
     calls, warm_up = calls_of(orders)
     await call(warm_up)
@@ -333,6 +338,7 @@ KINDS: dict[str, Callable[[Bench], Awaitable[dict[str, Any]]]] = {
     "queues": queues,
     "add": produce,
     "concurrent": produce,
+    "callers": produce,
     "bulk": produce,
     "latency": latency,
     "delayed": delayed,

@@ -11,7 +11,8 @@ what        what is timed
 worker      the queue is full already; from the start of the handler on the job at 10 %, past the
             last one, until the peer's keys in Redis hold no job any more, so acks count
 add         `jobs` calls, one awaited after the other
-concurrent  `size` calls at a time, again and again, until `jobs` are in
+concurrent  `size` calls at a time, again and again, until `jobs` are in; a task for each call
+callers     `size` tasks, each of which awaits one call after the other
 bulk        calls of `size` jobs each, one awaited after the other
 latency     an idle worker and a producer: one job each 10 ms, from the call of add to the start of
             the handler; answers `ms`, one figure a job
