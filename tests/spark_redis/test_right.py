@@ -3,19 +3,23 @@ is told. That each list is enough, and has nothing to spare: `tests/security/tes
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import LongType, StringType
 
 from chasquimq import lua
 from chasquimq.address import read_url
+from chasquimq.errors import AccessError
 from chasquimq.spark import right
 from chasquimq.spark.client import Client
 from chasquimq.wire import Keys
 from tests.cli.clinic import Clinic
 from tests.house.tree import SOURCE
-from tests.servers import DialectServer
+from tests.servers import DIALECTS, DialectServer, Servers
+from tests.spark_redis.writing import Writing, batches, numbered
 
 READ = {name for name, _ in right.reading(Keys("mail"))}
 ACT = {name for name, _ in right.acting(Keys("mail"))}
@@ -93,3 +97,35 @@ def test_keys_that_are_not_ours_are_told(own_server: DialectServer, user: str) -
     allow(own_server, "~{chasqui:mail}:*", "&{chasqui:mail}:*", *rules)
     told = look(user, "mail", "orders")
     assert told._replace(tried=0) == right.Rights("app", keys=("orders",))
+
+
+def test_a_write_that_lacks_a_right_brings_all_rows_or_none(
+    servers: Servers, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever it is, and however it writes: what is refused is refused before the first row. One
+    kind of server will do, as all are asked alike."""
+    caplog.set_level(logging.CRITICAL)
+    later, place, keys = {"delay_ms": LongType()}, tmp_path / "address", Keys("mail")
+    rows = numbered(range(2), delay_ms=None, id="a") + numbered([2], delay_ms=60_000, id="b")
+    rows[1]["id"] = "c"
+    told: dict[str, set[int]] = {}
+    with servers.private(DIALECTS[0]) as server:
+        client = server.client()
+        place.write_text(server.url.replace("//", "//app:c4nary@"))
+        for lacking in sorted(WRITE):
+            for given in ({}, {"commitMode": "staged"}, {"idColumn": "id"}):
+                client.flushall()
+                whole = [f"+{name}" for name in sorted(WRITE - {lacking})]
+                allow(server, "reset", "on", ">c4nary", "~{chasqui:mail}:*", *whole)
+                columns = later | ({"id": StringType()} if "idColumn" in given else {})
+                writing = Writing(str(place), "mail", columns, **given)
+                some = [{name: row[name] for name in writing.schema.names} for row in rows]
+                way, brought = writing.way(), 3
+                try:
+                    way.commit([way.write(0, 0, batches(writing.schema, some))])
+                except AccessError:
+                    brought = 0
+                there = client.xlen(keys.stream) + client.zcard(keys.delayed)
+                assert there == brought, (lacking, given)
+                told.setdefault(lacking, set()).add(brought)
+    assert all(0 in told[name] for name in ("xadd", "hdel", "spop", "unlink"))
