@@ -17,12 +17,11 @@ from chasquimq.spark.write import by_id, direct, staged
 from chasquimq.store.exam.right import needed, talked
 from chasquimq.wire import Keys
 from tests.engine.desk import Desk
+from tests.pipelines.exercise import EXERCISES as IN_SPARK  # in tests/pipelines/test_users.py
 from tests.security.exercise import EXERCISES, Role, set_scene
 from tests.security.spark_exercise import SPARK
 from tests.security.users import WORD, Guest, commands, is_native, listed, roles, rules
 from tests.servers import DialectServer
-
-IN_SPARK = ("spark-triage", "spark-worker")  # for which it takes a JVM: tests/pipelines/test_users
 
 # What a role's exercise need not come to: a branch of a script for a fault in the middle of it.
 SCRIPTS = {
