@@ -9,7 +9,7 @@ from chasquimq import Queue
 from chasquimq.errors import AccessError
 from chasquimq.server import Server
 from tests.ha.kit import Cluster, Watched, client
-from tests.security.test_users import WORD, rules
+from tests.security.users import WORD, rules
 from tests.servers import Dialect
 
 QUEUE = "mail"  # of the page's lists

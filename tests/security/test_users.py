@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,21 +10,19 @@ import redis
 from redis.exceptions import NoPermissionError
 
 from chasquimq import lua
+from chasquimq.spark.act import task
+from chasquimq.spark.read import plan, scan, walk
 from chasquimq.spark.right import ASKED, acting, reading, working, writing
+from chasquimq.spark.write import by_id, direct, staged
 from chasquimq.store.exam.right import needed, talked
 from chasquimq.wire import Keys
 from tests.engine.desk import Desk
-from tests.examples.page import ROOT, blocks
+from tests.pipelines.exercise import EXERCISES as IN_SPARK  # in tests/pipelines/test_users.py
 from tests.security.exercise import EXERCISES, Role, set_scene
+from tests.security.spark_exercise import SPARK
+from tests.security.users import WORD, Guest, commands, is_native, listed, roles, rules
 from tests.servers import DialectServer
 
-WORD = "a-long-password"  # not a secret
-OPEN = {"auth", "config|resetstat"}  # what every user may, and what the test itself does
-NATIVE = {
-    "producer": {"xcfgset", "xinfo|stream"},
-    "worker": {"xackdel", "xcfgset", "xinfo|stream"},
-    "operator": {"xcfgset"},
-}
 # What a role's exercise need not come to: a branch of a script for a fault in the middle of it.
 SCRIPTS = {
     "producer": (*("open_stream", "add_once", "add_unique", "schedule", "reschedule", "cancel"),),
@@ -39,66 +37,70 @@ SCRIPTS = {
         *("count_dead", "drop_empty_spec", "drop_index", "drop_lock"),
     ),
     "reader": ("look", "counts", "see_spec", "list_specs"),
+    "spark-reader": (*plan.SCRIPTS, *scan.SCRIPTS, walk.SCRIPT),
+    "spark-writer": (*direct.SCRIPTS, *by_id.SCRIPTS, *staged.SCRIPTS),
+    "spark-triage": ("open_stream", "spark_probe", *task.SCRIPTS),
+    "spark-recover": ("spark_done", "spark_move", "spark_drop"),
 }
-CALL = re.compile(r"call\('([A-Z]+)'(?:, '([A-Z]+)')?")
+SCRIPTS["spark-worker"] = SCRIPTS["worker"]
+# What a script of a role has for others: who has no group asks for none, who has one borrows none.
+OTHERS: dict[str, set[str]] = {
+    "producer": {"xinfo|groups"},
+    "spark-writer": {"xinfo|groups"},
+    "spark-triage": {"xinfo|groups"},
+    "worker": {"xgroup|destroy"},
+    "spark-worker": {"xgroup|destroy"},
+}
+TAKE = ("XREADGROUP", "GROUP", "default", "me", "STREAMS", Keys("mail").stream, ">")
+WRITE = ("SET", Keys("mail").paused, "1")
+SETTLE = ("XACK", Keys("mail").stream, "default", "1-1")
+# What a role may not do even to its own queue.
+BEYOND: dict[str, tuple[tuple[str | bytes, ...], ...]] = {
+    "reader": (WRITE,),
+    "spark-reader": (WRITE, TAKE, ("XADD", Keys("mail").stream, "*", "d", "x")),
+    "spark-writer": (TAKE, SETTLE, ("XDEL", Keys("mail").stream, "1-1"), ("SCAN", "0")),
+    "spark-triage": (TAKE, SETTLE, ("DEL", Keys("mail").stream), ("SCAN", "0")),
+    "spark-recover": (TAKE, SETTLE, ("XDEL", Keys("mail").stream, "1-1")),
+    "spark-worker": (("SCAN", "0"), ("HGETALL", Keys("mail").spec("tick"))),
+}
 
 
-def listed(role: str, *, native: bool) -> set[str]:
-    """The commands of the page's list."""
-    return {rule[1:] for rule in rules(role, native=native) if rule.startswith("+")}
+def test_every_list_of_the_page_is_proven() -> None:
+    assert roles() == [*EXERCISES, *SPARK, *IN_SPARK]
 
 
-def rules(role: str, *, native: bool) -> list[str]:
-    """What the page says behind the user's name."""
-    [block] = [b for b in blocks(ROOT / "docs/how-to/users.md") if f"SETUSER {role} " in b.text]
-    more = NATIVE.get(role, set()) if native else set()
-    return [*block.text.split()[3:], *(f"+{command}" for command in more)]
-
-
-def commands(source: str) -> set[str]:
-    """What a script calls, in every branch."""
-    return {
-        ("|".join(words) if words[0] in ("MEMORY", "XGROUP", "XINFO") else words[0]).lower()
-        for words in CALL.findall(source)
-    }
-
-
-def is_native(server: DialectServer) -> bool:
-    return server.name == "redis-native"
-
-
-def used(desk: Desk) -> set[str]:
-    stats = desk.redis.info("commandstats")
-    return {name.removeprefix("cmdstat_") for name, one in stats.items() if one["calls"]} - OPEN
-
-
-@pytest.mark.parametrize("role", EXERCISES)
+@pytest.mark.parametrize("role", [*EXERCISES, *SPARK])
 async def test_a_list_is_enough_and_all_of_it_is_used(
     own_server: DialectServer, role: str, tmp_path: Path
 ) -> None:
-    desk, native = Desk(own_server, "mail"), is_native(own_server)
-    await set_scene(desk, role)
-    desk.redis.execute_command("ACL", "SETUSER", role, *rules(role, native=native))
-    url = own_server.url.replace("redis://", f"redis://{role}:{WORD}@")
-    desk.redis.config_resetstat()
-    await EXERCISES[role](Role(desk, url, tmp_path))
-    assert used(desk) == listed(role, native=native)
+    desk = Desk(own_server, "mail")
+    scene, exercise = SPARK.get(role) or (partial(set_scene, role=role), EXERCISES[role])
+    await scene(desk)
+    guest = Guest(desk, role)
+    await exercise(Role(desk, guest.url, tmp_path))
+    assert guest.used() == listed(role, native=is_native(own_server, role))
     assert desk.redis.acl_log() == []
 
 
 @pytest.mark.parametrize("role", SCRIPTS)
 def test_a_list_has_every_command_that_scripts_of_the_role_may_come_to(role: str) -> None:
-    unused = {"xinfo|groups"} if role == "producer" else set()  # it asks for no group
     for name in SCRIPTS[role]:
-        assert commands(lua.SOURCES[name]) - unused <= listed(role, native=True), name
+        needed = commands(lua.SOURCES[name]) - OTHERS.get(role, set())
+        assert needed <= listed(role, native=True), name
 
 
-def test_spark_doctor_asks_for_every_command_that_its_scripts_may_come_to() -> None:
+def test_spark_doctor_asks_for_what_spark_has() -> None:
     keys = Keys("mail")
-    asked = {name for part in (reading, writing, acting, working) for name, _ in part(keys)}
-    for name, source in lua.SOURCES.items():
-        if name.startswith("spark_"):
-            assert commands(source) <= asked | {*ASKED}, name
+    read, write, act, work = (
+        {name for name, _ in part(keys)} for part in (reading, writing, acting, working)
+    )
+    assert read == listed("spark-reader", native=True)
+    # Without INFO a server that loses data is not told from others, without SMEMBERS it is not told
+    # how far staging is: both go on.
+    assert listed("spark-writer", native=True) == write | {*ASKED} | {"info", "smembers"}
+    assert listed("spark-triage", native=True) == act | {"info"}
+    # What a Worker needs `chasqui doctor` asks for.
+    assert listed("spark-worker", native=True) == listed("worker", native=True) | work
 
 
 @pytest.mark.parametrize("dialect", ["native", "portable"])
@@ -110,9 +112,9 @@ def test_doctor_asks_for_what_producers_and_workers_have(dialect: str) -> None:
     assert both - asked == {"info"}  # without it the dialect is guessed, and nothing is lost
 
 
-@pytest.mark.parametrize("role", EXERCISES)
+@pytest.mark.parametrize("role", roles())
 def test_what_is_none_of_its_business_is_refused(own_server: DialectServer, role: str) -> None:
-    client, native = own_server.client(), is_native(own_server)
+    client, native = own_server.client(), is_native(own_server, role)
     client.execute_command("ACL", "SETUSER", role, *rules(role, native=native))
     client.set("other", "theirs")
     client.xadd(Keys("other").stream, {"d": "x"})
@@ -131,7 +133,7 @@ def test_what_is_none_of_its_business_is_refused(own_server: DialectServer, role
         ("EVAL", "return 1", "0"),
         ("SUBSCRIBE", "elsewhere"),
         *(() if everywhere else (("XLEN", Keys("other").stream),)),
-        *((("SET", Keys("mail").paused, "1"),) if role == "reader" else ()),
+        *BEYOND.get(role, ()),
     ):
         with pytest.raises(NoPermissionError):
             theirs.execute_command(*words)

@@ -38,8 +38,9 @@ def batches(schema: StructType, rows: Sequence[Row], size: int = 10) -> Iterator
 
 
 def sink(url: str = "redis://localhost", queue: str = "mail", **given: Any) -> SinkOptions:
-    """`url` may be the name of an environment variable, as in $REDIS."""
-    where = {"urlEnv": url[1:]} if url.startswith("$") else {"url": url}
+    """`url` may be the name of an environment variable, as in $REDIS, or the path of a file."""
+    named = {"$": {"urlEnv": url[1:]}, "/": {"secretFile": url}}
+    where = named.get(url[0], {"url": url})
     return sink_options({"queue": queue, **where, **{k: str(v) for k, v in given.items()}})
 
 

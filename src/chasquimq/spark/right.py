@@ -16,6 +16,9 @@ from chasquimq.spark.client import Arg, Client
 from chasquimq.wire import Keys
 
 OF_WORK = ("exists", "set", "unlink")  # of what writes need
+# ... and of what reads of the DLQ and writes need together.
+OF_ACTS = "type xlen xrange xrevrange command|info exists xinfo|stream xgroup|create xgroup|destroy"
+OF_ACTS += " xcfgset xadd get set pexpire unlink"
 NOBODY = "chasqui-doctor"  # a member, group and field that is nowhere
 Call = tuple[Arg, ...]
 _COMMAND = re.compile(r"permissions? to run the '([^']+)'|can't run this command", re.I)
@@ -23,9 +26,9 @@ _DENIED = re.compile(r"^NOPERM|no permissions?\b", re.I)
 
 
 class Rights(NamedTuple):
-    """Commands that are missing, by what needs them: `act` is replay and purge, beyond what reads
-    and writes need; `work` is what handlers in tasks need beyond what a Worker does. `keys`: queues
-    whose keys are not ours to use."""
+    """Commands that are missing, by what needs them: `act` is triage, replay and purge; `work` is
+    what handlers in tasks need beyond what a Worker does. `keys`: queues whose keys are not ours to
+    use."""
 
     user: str
     read: tuple[str, ...] = ()
@@ -71,7 +74,6 @@ def writing(keys: Keys) -> Iterator[tuple[str, Call]]:
     yield "command|info", ("COMMAND", "INFO", "xcfgset")
     yield "exists", ("EXISTS", stream)
     yield "xinfo|stream", ("XINFO", "STREAM", stream)
-    yield "xinfo|groups", ("XINFO", "GROUPS", stream)
     yield "xgroup|create", ("XGROUP", "CREATE", *group, "no id")
     yield "xgroup|destroy", ("XGROUP", "DESTROY", *group)
     yield "xcfgset", ("XCFGSET", stream, "IDMP-MAXSIZE", "no number")
@@ -104,8 +106,10 @@ def writing(keys: Keys) -> Iterator[tuple[str, Call]]:
 
 
 def acting(keys: Keys) -> Iterator[tuple[str, Call]]:
-    """For replay and purge, beyond reads and writes."""
-    some = keys.result(NOBODY)
+    """For triage, replay and purge: all of it, as who brings jobs back need not write rows."""
+    some, known = keys.result(NOBODY), dict(reading(keys)) | dict(writing(keys))
+    yield from connecting()
+    yield from ((name, known[name]) for name in OF_ACTS.split())
     yield "xdel", ("XDEL", keys.stream, "0-1")
     yield "getbit", ("GETBIT", some, 0)
     yield "setbit", ("SETBIT", some, "no number", 0)

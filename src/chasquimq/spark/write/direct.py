@@ -46,7 +46,8 @@ class Direct:
     ) -> WriterCommitMessage:
         options, run = self._options, self._run
         with Client(options.where.address_of(options.queue), SCRIPTS) as client:
-            ready.make_ready(client, options.queue, ready.needed(self._layout, options))
+            needed = ready.needed(self._layout, options) | ready.DIRECT
+            ready.make_ready(client, options.queue, needed)
             begun = runs.begin(client, run, "direct", partition, options.marker_ttl_ms)
             if begun.state == runs.DONE:
                 return Written(partition, attempt)

@@ -21,7 +21,9 @@ SCRIPTS = ("open_stream", "spark_may")
 # refuses one of these must not do so in the middle.
 WRITES = {"XADD": 3, "APPEND": 1, "HINCRBY": 2, "PEXPIRE": 1}
 LATER = {"EXISTS": 0, "ZADD": 2, "ZRANGE": 2, "SET": 1}  # ... for rows that are to run later
-BY_ID = {"SET": 1}  # ... for rows that are known by their ids
+ENDING = {"HSET": 2, "DEL": 0, "HDEL": 1}  # ... when all rows are in: a write must not fail then
+DIRECT = {"UNLINK": 0, **ENDING}
+BY_ID = {"SET": 1, **ENDING}  # ... for rows that are known by their ids
 IN_TIME = {"HSET": 2}  # ... for rowsPerSecond
 
 

@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 SCRIPTS = (*move.SCRIPTS, *ready.SCRIPTS, "spark_stage", "spark_commit")
 # What our scripts run after their first write, beside what all writes need (see ready.py).
 MOVES = {"SADD": 1, "HSET": 2, "PERSIST": 0, "RPUSH": 1, "XTRIM": 3, "DEL": 0, "UNLINK": 0}
+MOVES |= {"SPOP": 1, "SCARD": 0}
 IN_FLIGHT = 8  # chunks on their way while the next are encoded
 ABORT_S = 5.0  # a write that failed is not worth more patience
 STAGED, KNOWN, LATE, GONE = 1, 0, -1, -2
