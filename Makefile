@@ -100,8 +100,8 @@ cli-reference: venv ## write docs/reference/cli* and the pages of --help anew, f
 lock: ## write requirements/ anew with hashes: today's newest versions within the bounds; KEEP=1 those there
 	@$(PYTHON) tools/lock.py $(if $(KEEP),--keep) requirements
 
-audit: .cache/audit/.installed ## ask whether a version in requirements/ is known to be vulnerable
-	@$(PYTHON) tools/audit.py --with .cache/audit/bin/pip-audit requirements/build.txt requirements/dev.txt
+audit: venv .cache/audit/.installed ## ask whether a version in requirements/ is known to be vulnerable
+	@$(PYTHON) tools/audit.py --with .cache/audit/bin/pip-audit --python $(BIN)/python requirements/build.txt requirements/dev.txt
 
 sbom: ## write dist/sbom.json: what is in requirements/, as a CycloneDX bill of materials
 	@$(PYTHON) tools/audit.py --sbom dist/sbom.json requirements/build.txt requirements/dev.txt

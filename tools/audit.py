@@ -5,6 +5,8 @@
 
 pip-audit asks the service that its maintainers chose. Where that cannot be reached, it leaves out
 what it could not ask about and calls that a success; here that is exit code 3, and said plainly.
+What can be said without it: which versions are not the newest that the package index has. The rest
+lacks no fix that has been published, though it may have a fault that nobody has mended.
 """
 
 from __future__ import annotations
@@ -69,11 +71,30 @@ def judge(told: dict[str, Any]) -> tuple[int, list[str]]:
     return OK, [f"{len(every)} versions, no known vulnerability"]
 
 
+def held_back(python: str, files: list[str]) -> list[str]:
+    """Which of what the files pin, and that python has, is not the newest there is."""
+    command = [python, "-m", "pip", "list", "--outdated", "--format", "json", "--no-input"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return ["the package index could not be asked either"]
+    pinned = {one["name"].lower(): one["version"] for one in listed(files)["components"]}
+    old = {one["name"].lower(): one for one in json.loads(done.stdout)}
+    behind = [
+        f"{name} {version} ({old[name]['latest_version']})"
+        for name, version in pinned.items()
+        if name in old and old[name]["version"] == version
+    ]
+    count = f"{len(pinned) - len(behind)} of {len(pinned)}"
+    more = f", but: {', '.join(behind)}" if behind else ""
+    return [f"{count} are the newest that the package index has{more}"]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Look for known vulnerabilities.")
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--sbom", type=Path, metavar="OUTPUT")
     how.add_argument("--with", dest="program", metavar="PIP_AUDIT")
+    parser.add_argument("--python", help="that has the versions installed")
     parser.add_argument("files", nargs="+")
     options = parser.parse_args()
     if options.sbom:
@@ -82,6 +103,8 @@ def main() -> int:
         print(f"wrote {options.sbom}")
         return OK
     code, lines = judge(json.loads(ask(options.program, options.files)))
+    if code == UNKNOWN and options.python:
+        lines += held_back(options.python, options.files)
     print("\n".join(lines))
     return code
 

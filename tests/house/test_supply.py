@@ -123,3 +123,23 @@ def test_what_could_not_be_asked_about_is_no_success(
         [sys.executable, str(ROOT / "tools/audit.py"), *files], capture_output=True, check=False
     )
     assert (done.returncode, words in done.stdout.decode()) == (code, True)
+
+
+def test_where_nobody_could_be_asked_old_versions_are_named(tmp_path: Path) -> None:
+    skipped = {"dependencies": [{"name": "one", "skip_reason": "?"}]}
+    known = [
+        {"name": "One", "version": "1.0", "latest_version": "2.1"},
+        {"name": "two", "version": "0.9", "latest_version": "1.0"},  # not the one that is pinned
+        {"name": "other", "version": "1.0", "latest_version": "2.0"},
+    ]
+    for name, told in (("pip-audit", skipped), ("python", known)):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+        program.chmod(0o755)
+    pins = tmp_path / "pins.txt"
+    pins.write_text("one==1.0 \\\n    --hash=sha256:0\ntwo==1.0\nthree==3\n")
+    command = [str(ROOT / "tools/audit.py"), "--with", str(tmp_path / "pip-audit")]
+    command += ["--python", str(tmp_path / "python"), str(pins)]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "2 of 3 are the newest that the package index has, but: one 1.0 (2.1)" in done.stdout
