@@ -11,7 +11,8 @@ test-old` tries Redis 7.0 in that way.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from argparse import ArgumentParser
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -134,3 +135,17 @@ def find(dialect: Dialect) -> Binary | str:
         return find_server(GIVEN, kind=dialect.kind, at_least=dialect.at_least)
     except ConfigError as error:
         return str(error).partition(". ")[0]
+
+
+def offer_dialects(parser: ArgumentParser) -> None:
+    """Let whoever runs a long trial say on which servers; `startable` reads the answer."""
+    names = [dialect.name for dialect in DIALECTS]
+    parser.add_argument("--on", nargs="*", choices=names, default=names, help="which servers")
+
+
+def startable(names: Collection[str]) -> tuple[list[Dialect], list[str]]:
+    """Those of these dialects whose program is there, and what is missing for the others."""
+    wanted = [dialect for dialect in DIALECTS if dialect.name in names]
+    missing = {one.name: found for one in wanted if isinstance(found := find(one), str)}
+    there = [dialect for dialect in wanted if dialect.name not in missing]
+    return there, [f"{name}: {why}" for name, why in missing.items()]

@@ -33,6 +33,11 @@ WORKER = of(
         (f"{SCENARIOS}test_kill_9_between_handler_and_ack",),
     ),
     (
+        "kill9_among_retries_and_burials",
+        (1, 2, 3, 4, 5, 6),
+        (f"{SCENARIOS}test_kill_9_of_those_who_promote_retry_and_bury",),
+    ),
+    (
         "sigstop_worker_past_lease",
         (1, 4, 5, 6),
         (
@@ -69,6 +74,7 @@ WORKER = of(
         (
             f"{CRASHES}test_a_worker_with_a_lasting_name_goes_on_at_once"
             "_and_a_crash_loop_still_ends",
+            f"{CRASHES}test_a_job_that_fails_and_then_kills_has_its_attempts_and_no_more",
             f"{ENGINE}test_recover.py::test_deliveries_that_crashed_are_charged_exactly",
         ),
     ),

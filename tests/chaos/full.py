@@ -26,7 +26,7 @@ from tests.chaos.kit.fleet import ROOT, environment
 from tests.chaos.scenario import Scenario
 
 FIGURES = ("accepted", "lost", "duplicates", "overlaps")
-COLUMNS = "{:<30} {:<24} {:>5} {:>9} {:>5} {:>10} {:>8}  {}"
+COLUMNS = "{:<32} {:<24} {:>5} {:>9} {:>5} {:>10} {:>8}  {}"
 
 
 @dataclass

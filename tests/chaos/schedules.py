@@ -23,7 +23,7 @@ from tests.chaos.kit.crew import BEFORE, PLACES, SENT, Crew
 from tests.chaos.kit.fleet import Fleet
 from tests.chaos.kit.ledger import Ledger
 from tests.chaos.kit.windows import Line
-from tests.servers import DIALECTS, Dialect, DialectServer, Servers, find
+from tests.servers import Dialect, DialectServer, Servers, offer_dialects, startable
 
 KILL_EVERY = 5
 SERVER_KILLS = 2
@@ -144,16 +144,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pauses", type=int, default=200, help="on each server")
     parser.add_argument("--crews", type=int, default=4)
-    names = [dialect.name for dialect in DIALECTS]
-    parser.add_argument("--on", nargs="*", choices=names, default=names)
+    offer_dialects(parser)
     options = parser.parse_args()
-    told, problems = [], []
-    for dialect in DIALECTS:
-        if dialect.name not in options.on:
-            continue
-        if isinstance(missing := find(dialect), str):
-            problems.append(f"{dialect.name}: {missing}")
-            continue
+    dialects, problems = startable(options.on)
+    told = []
+    for dialect in dialects:
         run = one(dialect, options.pauses, options.crews)
         told += table(dialect.name, run)
         problems += [f"{dialect.name}: {it}" for line in run.lines.values() for it in line.problems]

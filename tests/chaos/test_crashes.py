@@ -56,6 +56,18 @@ def test_a_job_that_kills_its_worker_is_buried_and_its_neighbours_are_not(
     buried_alone(shared_stage, 50)
 
 
+def test_a_job_that_fails_and_then_kills_has_its_attempts_and_no_more(
+    shared_stage: Stage,
+) -> None:
+    """I5: one run is in its envelope, the others are known to the server alone."""
+    shared_stage.act({"bad": {"then": "fail", "later": "exit"}})
+    assert supervise(shared_stage, LEASE_MS) == [1] * (ATTEMPTS - 1)
+    verdict = shared_stage.verdict()
+    assert verdict.problems(duplicates_allowed=1, max_attempts=ATTEMPTS) == [], str(verdict)
+    assert verdict.runs["bad"] == ATTEMPTS
+    assert verdict.scan.dead == ("bad",)
+
+
 def test_a_worker_with_a_lasting_name_goes_on_at_once_and_a_crash_loop_still_ends(
     shared_stage: Stage,
 ) -> None:

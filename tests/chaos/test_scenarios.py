@@ -51,6 +51,29 @@ def test_kill_9_between_handler_and_ack(stage: Stage) -> None:
 
 
 @pytest.mark.timeout(180)
+def test_kill_9_of_those_who_promote_retry_and_bury(seeded_stage: Stage) -> None:
+    """I1, I3, I5 and I6: half of the jobs are delayed, every tenth fails until it is buried."""
+    stage, half, kills = seeded_stage, vary("jobs", 100, 60, 300), 2
+    told = stage.orders(Behaviour(sleep_ms=10, fail_every=10, fails=99), max_attempts=kills + 2)
+    asyncio.run(stage.add(range(half)))
+    asyncio.run(stage.add(range(half, 2 * half), delay_ms=vary("delay", 500, 100, 1_500)))
+    for nth in range(1, kills + 1):
+        one = stage.fleet.start(told)
+        eventually(lambda least=nth * half // 4: stage.ended() >= least)  # type: ignore[misc]
+        stage.fleet.kill_at_work(one)
+    stage.fleet.start_many([told, told])
+    stage.drained()
+    verdict = stage.verdict()
+    at_risk = kills * 2 * CONCURRENCY
+    problems = verdict.problems(
+        duplicates_allowed=at_risk, charged_only=True, max_attempts=kills + 2
+    )
+    assert problems == [], str(verdict)
+    assert set(verdict.scan.dead) == {f"job-{number}" for number in range(0, 2 * half, 10)}
+    assert len(verdict.completed) + len(verdict.scan.dead) == 2 * half
+
+
+@pytest.mark.timeout(180)
 def test_the_server_is_killed_and_comes_back_under_load(stage: Stage) -> None:
     told = stage.orders(Behaviour(sleep_ms=3, fail_every=40))
     stage.fleet.start_many([told, told])

@@ -176,6 +176,20 @@ def test_a_list_of_one_state_and_name_as_json(chasqui: Chasqui, queue_name: str)
     assert json.loads(chasqui.call(*args[:3], "--state", "dead", "--json").out) == []
 
 
+def test_a_list_counts_failures_crashes_and_the_run_that_is_on(
+    chasqui: Chasqui, queue_name: str
+) -> None:
+    client, stream = chasqui.server.client(), wire.Keys(queue_name).stream
+    body = wire.pack_envelope(Envelope("twice-failed", b"\xc0", 1_700_000_000_000, 2))
+    entry_id = client.xadd(stream, {"d": body})
+    take(chasqui, queue_name)
+    client.xclaim(stream, "default", "w-2", 0, [entry_id])  # w-1 has crashed
+    [row] = [
+        line for line in chasqui.call("jobs", "list", queue_name).out.splitlines() if "w-2" in line
+    ]
+    assert " 4  w-2, last sign of life" in row
+
+
 def test_an_empty_queue_has_an_empty_list(chasqui: Chasqui, queue_name: str) -> None:
     assert "(no jobs)" in chasqui.call("jobs", "list", queue_name).out
 

@@ -18,7 +18,7 @@ from chasquimq import Queue, UnconfirmedError, wire
 from chasquimq.config import Durability
 from tests.engine.desk import eventually
 from tests.replicas import Replica, replica_of
-from tests.servers import DIALECTS, DialectServer, Servers, find
+from tests.servers import DialectServer, Servers, offer_dialects, startable
 
 LEVELS: tuple[Durability, ...] = get_args(Durability)
 ADDERS = 20
@@ -138,16 +138,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50, help="of each level on each server")
     parser.add_argument("--seed", type=int, default=1, help="of the moments of the cuts")
-    names = [dialect.name for dialect in DIALECTS]
-    parser.add_argument("--on", nargs="*", choices=names, default=names)
+    offer_dialects(parser)
     options = parser.parse_args()
-    accounts, problems = [], []
-    for dialect in DIALECTS:
-        if dialect.name not in options.on:
-            continue
-        if isinstance(missing := find(dialect), str):
-            problems.append(f"{dialect.name}: {missing}")
-            continue
+    dialects, problems = startable(options.on)
+    accounts = []
+    for dialect in dialects:
         for level in LEVELS:
             dice = random.Random(f"{options.seed} {dialect.name} {level}")
             with Servers().private(dialect) as server:

@@ -253,7 +253,7 @@ class Book:
         back = [(held, entry) for held, entry in ours if entry is not None]
         for held, entry in sorted(back, key=lambda one: one[1].bare):
             if entry.bare:
-                attempt = max(self.attempts[entry.job], held.before)
+                attempt = self.attempts[entry.job] + held.before
                 self.arrive(self.end(entry), attempt, hint=entry.hint)
             elif held.before == 0:
                 self.arrive(self.end(entry), hint=entry.hint)

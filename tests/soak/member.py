@@ -10,14 +10,12 @@ from __future__ import annotations
 import asyncio
 import sys
 
-import msgspec
-
 from chasquimq import BackoffSpec, Worker
-from chasquimq.config import JanitorOptions
 from tests.chaos.kit.act import Actor
 from tests.chaos.kit.fleet import Orders, obey_parent
 from tests.chaos.kit.ledger import Ledger
 from tests.chaos.kit.serve import serve
+from tests.chaos.kit.sweeper import hurry
 
 MODULE = "tests.soak.member"
 RESULT_MS = 1_000
@@ -37,8 +35,7 @@ async def main(orders: Orders) -> None:
         events_max_stream_len=EVENTS,
         backoff=BackoffSpec.fixed(20, jitter_ms=20),
     )
-    hurry = JanitorOptions(**orders.options)
-    worker._options = msgspec.structs.replace(worker._options, janitor=hurry)
+    hurry(worker, orders)
     await serve(worker)
 
 

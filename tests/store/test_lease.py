@@ -9,6 +9,7 @@ import time
 import pytest
 
 from chasquimq import wire
+from chasquimq.config import U32
 from chasquimq.errors import StoreUnavailableError
 from tests.store.shelf import GROUP, Shelf, envelope, member
 
@@ -288,7 +289,10 @@ async def test_what_was_trimmed_meanwhile_is_given_back_out_of_our_memory(shelf:
     assert found == [[b"d", b"whole"], fields]
 
 
-@pytest.mark.parametrize(("attempt", "before", "charged"), [(0, 2, 2), (5, 2, 5), (1, 0, 1)])
+CHARGES = [(0, 2, 2), (5, 2, 7), (1, 0, 1), (U32, 1, U32)]
+
+
+@pytest.mark.parametrize(("attempt", "before", "charged"), CHARGES)
 async def test_what_comes_out_of_our_memory_keeps_its_deliveries_on_its_account(
     shelf: Shelf, attempt: int, before: int, charged: int
 ) -> None:

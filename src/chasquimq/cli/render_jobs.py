@@ -267,7 +267,7 @@ def _row(one: Sighting, now_ms: int) -> tuple[object, ...]:
 def _runs(one: Sighting) -> int | None:
     """How often it has been begun: a run that is on counts, as does one that crashed."""
     if one.state == "running" and one.attempt is not None:
-        return max(one.attempt + 1, one.deliveries or 1)
+        return one.attempt + (one.deliveries or 1)
     return one.attempt
 
 

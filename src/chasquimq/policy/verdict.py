@@ -11,8 +11,9 @@ Verdict = Again | Dead
 
 
 def runs_so_far(envelope: Envelope, deliveries: int) -> int:
-    """A crash counts as a run: the server counted a delivery that no envelope knows of."""
-    return max(envelope.attempt, deliveries)
+    """A crash counts as a run: the server counted a delivery that no envelope knows of. A retry
+    is a new entry, whose deliveries it counts anew, so what both say adds up."""
+    return envelope.attempt + deliveries
 
 
 def budget(envelope: Envelope, options: RetryOptions) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from chasquimq import lua, wire
-from chasquimq.config import MAX_MS, StreamOptions
+from chasquimq.config import MAX_MS, U32, StreamOptions
 from chasquimq.errors import WireError
 from chasquimq.store import markers
 from chasquimq.store.dialect import Dialect
@@ -256,7 +256,7 @@ def _charged(fields: Sequence[bytes], deliveries: int) -> Sequence[bytes]:
         envelope = wire.unpack_envelope(body)
     except WireError:
         return fields
-    envelope.attempt = max(envelope.attempt, deliveries)
+    envelope.attempt = min(envelope.attempt + deliveries, U32)
     hint, carrier = wire.unique_hint(fields), wire.carrier_of(fields)
     return wire.join_entry(wire.pack_envelope(envelope), name, hint, carrier)
 

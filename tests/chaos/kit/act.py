@@ -6,7 +6,8 @@
 {"block": s}                 keep the event loop for so long; {"block_until": name} likewise
 {"then": how}                "fail", "bury", "exit" or "kill"; else it returns
 {"always": True}             so on every run. Else a second run returns at once,
-{"again": name}              ... or as soon as that gate is open
+{"again": name}              ... or as soon as that gate is open,
+{"later": how}               ... or ends like that, each time
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Actor:
                 await self._play(job.data)
             elif "again" in job.data:
                 await self._wait(job.data["again"])
+            elif "later" in job.data:
+                await self._play({"then": job.data["later"]})
         except BaseException:
             if job.lease_lost:
                 self._ledger.lost(job.id, run)

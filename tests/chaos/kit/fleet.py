@@ -44,7 +44,7 @@ class Orders:
     behaviour: Behaviour = field(default_factory=Behaviour)
     weakness: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
-    """More options of the Worker, by name. This and what follows is for a sentry."""
+    """More options of the Worker, by name. What follows is for a sentry."""
     tune: dict[str, float] = field(default_factory=dict)
     """Constants of the engine to change, `module.NAME`."""
     dies: str = ""

@@ -22,7 +22,9 @@ class Behaviour:
     """Every n-th job sleeps `slow_ms` instead."""
     slow_ms: float = 0
     fail_every: int = 0
-    """The first attempt of every n-th job raises."""
+    """The first attempts of every n-th job raise,"""
+    fails: int = 1
+    """... so many of them."""
     hang_on: int | None = None
     """This job never returns."""
     exit_on: int | None = None
@@ -31,6 +33,8 @@ class Behaviour:
     """This job's process is killed (-9) after its work and before its ack."""
     times: int = 1
     """How often, in all processes together, to hang, exit or kill; 0 means always."""
+    by_data: bool = False
+    """The ledger knows jobs by their data, `job-<n>`: those of schedules have ids of their own."""
 
 
 class Handler:
@@ -40,13 +44,14 @@ class Handler:
 
     async def __call__(self, job: Any) -> None:
         number = int(job.data)
-        run = self._ledger.start(job.id)
+        name = f"job-{number}" if self._does.by_data else job.id
+        run = self._ledger.start(name)
         try:
             await self._work(number, job.attempt)
         except BaseException:
-            self._ledger.failed(job.id, run)
+            self._ledger.failed(name, run)
             raise
-        self._ledger.end(job.id, run)
+        self._ledger.end(name, run)
         if self._now_is_the_time(self._does.kill_on, number, "kill"):
             self._ledger.dead(os.getpid())
             os.kill(os.getpid(), signal.SIGKILL)
@@ -60,8 +65,8 @@ class Handler:
             await asyncio.Event().wait()
         slow = does.slow_every and number % does.slow_every == 0
         await asyncio.sleep((does.slow_ms if slow else does.sleep_ms) / 1000)
-        if does.fail_every and attempt == 0 and number % does.fail_every == 0:
-            raise RuntimeError(f"job {number} fails its first attempt, as ordered")
+        if does.fail_every and attempt < does.fails and number % does.fail_every == 0:
+            raise RuntimeError(f"job {number} fails its attempt {attempt}, as ordered")
 
     def _now_is_the_time(self, chosen: int | None, number: int, deed: str) -> bool:
         """True for the chosen job, at most `times` times among all processes."""

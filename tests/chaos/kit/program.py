@@ -26,6 +26,7 @@ async def main(orders: Orders) -> None:
         max_attempts=orders.max_attempts,
         claim_min_idle_ms=orders.claim_min_idle_ms,
         **{name: value for name, value in optional.items() if value is not None},
+        **orders.options,
     )
     await serve(worker)
 

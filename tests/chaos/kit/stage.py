@@ -83,12 +83,15 @@ class Stage:
 
     # -- jobs ----------------------------------------------------------------------------------
 
-    async def add(self, numbers: range, chunk: int = 100, pause_s: float = 0) -> None:
+    async def add(
+        self, numbers: range, chunk: int = 100, pause_s: float = 0, delay_ms: int | None = None
+    ) -> None:
         """Add jobs and note what we were told of each."""
         async with self._doorway() as queue:
             for at in range(numbers.start, numbers.stop, chunk):
                 some = range(at, min(at + chunk, numbers.stop))
-                await self._add(queue, {f"job-{number}": number for number in some})
+                jobs = {f"job-{number}": number for number in some}
+                await self._add(queue, jobs, delay_ms=delay_ms)
                 await asyncio.sleep(pause_s)
 
     def act(self, acts: Mapping[str, Mapping[str, Any]]) -> None:
@@ -103,10 +106,10 @@ class Stage:
     def _doorway(self) -> Queue:
         return Queue(self.queue, redis_url=self.server.url, dialect=self.server.forced_dialect)
 
-    async def _add(self, queue: Queue, jobs: Mapping[str, Any]) -> None:
+    async def _add(self, queue: Queue, jobs: Mapping[str, Any], **more: Any) -> None:
         for job_id in jobs:
             self.ledger.attempted(job_id)
-        rows = [{"name": "c", "data": data, "job_id": job_id} for job_id, data in jobs.items()]
+        rows = [{"name": "c", "data": data, "job_id": job, **more} for job, data in jobs.items()]
         try:
             for job in await queue.add_bulk(rows):
                 self.ledger.accepted(job.id)

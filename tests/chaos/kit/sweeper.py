@@ -27,9 +27,14 @@ async def main(orders: Orders) -> None:
         consumer_id=orders.consumer_id,
         claim_min_idle_ms=orders.claim_min_idle_ms,
     )
-    hurry = JanitorOptions(**orders.options)
-    worker._options = msgspec.structs.replace(worker._options, janitor=hurry)
+    hurry(worker, orders)
     await serve(worker)
+
+
+def hurry(worker: Worker, orders: Orders) -> None:
+    """Give its janitor the options that the orders hold."""
+    janitor = JanitorOptions(**orders.options)
+    worker._options = msgspec.structs.replace(worker._options, janitor=janitor)
 
 
 if __name__ == "__main__":

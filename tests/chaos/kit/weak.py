@@ -1,7 +1,7 @@
 """Workers that are wrong on purpose, to show that the kit can tell.
 
-`python -m tests.chaos.kit.weak <orders as JSON>`: a bare worker on redis-py, careful unless its
-orders name a weakness:
+`python -m tests.chaos.kit.weak <orders as JSON>`: a bare worker on redis-py. It promotes, buries
+and retries nothing, and is careful otherwise, unless its orders name a weakness:
 
     ack_first   acknowledge what was read before it is run: a crash loses it
     trim        keep the stream at a length, whatever was read or not: a backlog is lost
@@ -21,6 +21,8 @@ from typing import Any
 import msgspec
 import redis
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ConstantBackoff
 
 from chasquimq import wire
 from chasquimq.job import Envelope
@@ -30,6 +32,7 @@ from tests.chaos.kit.ledger import Ledger
 
 GROUP = "default"
 TRIMMED_TO = 50
+PATIENCE = Retry(ConstantBackoff(0.1), 600)  # a server that is away for a minute is waited for
 
 
 def stream_key(queue: str) -> str:
@@ -51,7 +54,7 @@ def add(url: str, queue: str, numbers: Iterable[int], ledger: Ledger) -> None:
 
 class WeakWorker:
     def __init__(self, orders: Orders) -> None:
-        self._redis: Any = Redis.from_url(orders.url, protocol=2)
+        self._redis: Any = Redis.from_url(orders.url, protocol=2, retry=PATIENCE)
         self._stream = stream_key(orders.queue)
         self._orders = orders
         self._weak = frozenset(orders.weakness)
