@@ -8,6 +8,10 @@ SHELL  := /bin/bash
 # Tests mostly wait, so two processes more than there are cores. Beyond six the longest share decides.
 PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 4 ? cores + 2 : 6 )))
 
+# Tests start thousands of programs. What the first one compiles the others load, also where the
+# environment says that nothing is to be compiled (`make clean` removes it).
+test test-slow test-old: export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: $(shell awk -F: '/^[a-z-]+:.*## / { print $$1 }' $(MAKEFILE_LIST))

@@ -11,9 +11,12 @@ from contextlib import contextmanager, suppress
 import redis
 
 from chasquimq.server import Server
-from tests.servers import DialectServer
+from tests.servers import DialectServer, disposable
 
 PATIENCE_S = 30.0  # ends a test that would fail anyway
+# A replica that first writes what it gets to its disk, as is usual, looks a second later whether it
+# has all of it (Valkey). One that is empty may as well load it from the line.
+AT_ONCE = {"repl-diskless-load": "on-empty-db"}
 
 
 class Line:
@@ -81,9 +84,9 @@ def replica_of(master: DialectServer) -> Iterator[Replica]:
     assert port is not None
     client.config_set("repl-diskless-sync-delay", 0)
     line = Line(port)
-    source = {"replicaof": ("127.0.0.1", str(line.port))}
+    source = {"replicaof": ("127.0.0.1", str(line.port)), **AT_ONCE}
     try:
-        with Server(master.server.binary, config=source) as server:
+        with disposable(Server(master.server.binary, config=source)) as server:
             replica = Replica(server, line)
             try:
                 _wait_until_online(client, replica.redis)

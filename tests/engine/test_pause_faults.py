@@ -51,8 +51,9 @@ async def test_a_burst_ends_on_a_paused_queue_and_says_why(
 
 
 async def test_a_burst_that_is_paused_ends_when_its_jobs_have(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(brake, "IDLE_S", 0.05)  # it reads nothing ahead, and looks as the idle do
     hand = Hand()
     desk.put("long", "long")
     desk.put("next")

@@ -361,6 +361,7 @@ async def test_events_can_tell_of_outcomes_only(desk: Desk) -> None:
         return "done"
 
     options: dict[str, Any] = {"events": "outcomes", "backoff": FAST, "store_results": True}
+    options["read_block_ms"] = 50  # a read that found nothing is what tells that all is done
     async with desk.queue() as queue, desk.working(once, **options):
         added = await queue.add("twice", 1)
         assert await added.wait_for_result(timeout=10) == "done"

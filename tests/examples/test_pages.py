@@ -15,6 +15,7 @@ from chasquimq import Queue, sync
 from tests.examples.page import PAGES, ROOT, anchors, blocks, links, name
 from tests.examples.run import defaults, matches, run_block, run_program
 from tests.examples.shell import run_lines
+from tests.house.tree import none_of
 from tests.servers import DialectServer
 
 RUN = [
@@ -78,19 +79,23 @@ def test_recipes_can_be_read() -> None:
     assert found and all(yaml.safe_load(block.text) for block in found)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_to_a_page_and_a_heading(page: Path) -> None:
-    for link in links(page):
-        if "://" in link:
-            continue
-        target, _, anchor = link.partition("#")
-        file = (page.parent / target).resolve() if target else page
-        assert file.exists(), link
-        assert not anchor or anchor in anchors(file), link
+def leads_somewhere(link: str, page: Path) -> bool:
+    target, _, anchor = link.partition("#")
+    file = (page.parent / target).resolve() if target else page
+    return file.exists() and (not anchor or anchor in anchors(file))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_page_can_be_reached(page: Path) -> None:
+def line_of(link: str, page: Path) -> int:
+    return page.read_text().partition(f"]({link})")[0].count("\n") + 1
+
+
+def test_links_lead_to_a_page_and_a_heading() -> None:
+    local = [(page, link) for page in PAGES for link in links(page) if "://" not in link]
+    astray = [(page, link) for page, link in local if not leads_somewhere(link, page)]
+    none_of([f"{name(page)}:{line_of(link, page)}: {link}" for page, link in astray], len(local))
+
+
+def test_every_page_can_be_reached() -> None:
     """From the README, by links alone."""
     seen = {ROOT / "README.md"}
     ahead = list(seen)
@@ -101,9 +106,12 @@ def test_every_page_can_be_reached(page: Path) -> None:
             if file.suffix == ".md" and file.is_file() and file not in seen:
                 seen.add(file)
                 ahead.append(file)
-    assert page in seen
+    none_of([name(page) for page in PAGES if page not in seen], len(PAGES))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_page_is_short_enough_to_read(page: Path) -> None:
-    assert len(page.read_text().splitlines()) < 400
+def test_a_page_is_short_enough_to_read() -> None:
+    lines = {name(page): len(page.read_text().splitlines()) for page in PAGES}
+    none_of(
+        [f"{page}:{count}: 400 lines or more" for page, count in lines.items() if count >= 400],
+        len(PAGES),
+    )

@@ -17,6 +17,8 @@ from redis.crc import key_slot
 
 from chasquimq.server import Binary, Server
 from chasquimq.server.run import Setting
+from tests.replicas import AT_ONCE
+from tests.servers import disposable
 
 SERVICE = "the-master"
 DOWN_MS = 1_000  # how long a master is silent before it is given up
@@ -116,10 +118,10 @@ def watched(
 ) -> Iterator[Watched]:
     """`password`: that of the Sentinels; `config` is for both servers, `more` for all Sentinels."""
     with ExitStack() as stack:
-        both = {"repl-diskless-sync-delay": 0, **(config or {})}
-        master = stack.enter_context(Server(binary, appendonly=True, config=both))
+        both = {"repl-diskless-sync-delay": 0, **AT_ONCE, **(config or {})}
+        master = stack.enter_context(disposable(Server(binary, appendonly=True, config=both)))
         source = {"replicaof": ("127.0.0.1", str(master.port)), **both}
-        replica = stack.enter_context(Server(binary, appendonly=True, config=source))
+        replica = stack.enter_context(disposable(Server(binary, appendonly=True, config=source)))
         assert master.port is not None
         until(lambda: client(replica.port).info("replication")["master_link_status"] == "up")
         sentinels = []
@@ -264,10 +266,13 @@ def cluster(binary: Binary) -> Iterator[Cluster]:
         "cluster-node-timeout": 1_500,
         "cluster-replica-validity-factor": 0,
         "repl-diskless-sync-delay": 0,
+        **AT_ONCE,
     }
     with ExitStack() as stack:
         nodes = [
-            stack.enter_context(Server(binary, port=free_port(), appendonly=True, config=settings))
+            stack.enter_context(
+                disposable(Server(binary, port=free_port(), appendonly=True, config=settings))
+            )
             for _ in range(6)
         ]
         clients = [client(node.port) for node in nodes]

@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from chasquimq import errors
 from chasquimq.job import Reason
-from tests.house.tree import ROOT, files, name
+from tests.house.tree import ROOT, Offence, files, lines_of, look_at, text_of
 
 PAGES = [path for path in files(ROOT, ".md") if path.is_relative_to(ROOT / "docs")] + sorted(
     ROOT.glob("*.md")
 )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#\s]+)", page.read_text())
-    local = [target for target in targets if "://" not in target]
-    assert not [target for target in local if not (page.parent / target).exists()]
+def test_links_lead_somewhere() -> None:
+    def astray(page: Path) -> list[Offence]:
+        targets = lines_of(text_of(page), r"(?<=\]\()[^)#\s]+")
+        local = [(line, target) for line, target in targets if "://" not in target]
+        return [(line, target) for line, target in local if not (page.parent / target).exists()]
+
+    look_at(PAGES, astray)
 
 
 def test_every_error_and_its_code_are_explained() -> None:

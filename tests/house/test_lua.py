@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from chasquimq import lua
-from tests.house.tree import SOURCE, files, name, tree_of
+from tests.house.tree import SOURCE, Offence, files, look_at, text_of, tree_of
 
 MAX_LINES = 40
 SCRIPTS = files(SOURCE / "lua", ".lua")
@@ -29,20 +30,30 @@ def code(text: str) -> list[str]:
     return [line for line in text.splitlines() if not re.fullmatch(r"\s*((--|#!).*)?", line)]
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=name)
-def test_a_script_says_what_it_takes_and_gives(path: Path) -> None:
-    text = path.read_text()
+def untold(path: Path) -> Iterator[Offence]:
+    """What a header does not say, or says wrongly."""
+    text = text_of(path)
     head, body = header(text), "\n".join(code(text))
-    assert re.fullmatch(r"-- [A-Z].*[.]", head[0]), "the first line is one sentence"
+    if not head or not re.fullmatch(r"-- [A-Z].*[.]", head[0]):
+        yield 1, "the first line is one sentence"
     for word in ("KEYS", "ARGV"):
         told = any(line.startswith(f"-- {word} ") for line in head)
-        assert told == (word in body), f"the header and the script disagree about {word}"
-    assert any(line.startswith("-- Returns ") for line in head)
+        if told != (word in body):
+            yield 1, f"the header and the script disagree about {word}"
+    if not any(line.startswith("-- Returns ") for line in head):
+        yield 1, "the header says what it returns"
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=name)
-def test_a_script_is_short(path: Path) -> None:
-    assert len(code(path.read_text())) <= MAX_LINES
+def test_a_script_says_what_it_takes_and_gives() -> None:
+    look_at(SCRIPTS, untold)
+
+
+def test_a_script_is_short() -> None:
+    def too_long(path: Path) -> list[Offence]:
+        count = len(code(text_of(path)))
+        return [(1, f"{count} lines of code, at most {MAX_LINES}")] if count > MAX_LINES else []
+
+    look_at(SCRIPTS, too_long)
 
 
 def test_there_are_scripts() -> None:
@@ -166,9 +177,17 @@ def test_the_sources_are_their_files() -> None:
     assert not [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=name)
-def test_a_script_makes_no_code_of_its_arguments(path: Path) -> None:
-    words = re.findall(r"[A-Za-z_]+", "\n".join(code(path.read_text())))
-    assert not {"load", "loadstring", "loadfile", "dofile", "setfenv", "getfenv", "rawset"} & {
-        *words
-    }
+MAKES_CODE = {"load", "loadstring", "loadfile", "dofile", "setfenv", "getfenv", "rawset"}
+
+
+def test_a_script_makes_no_code_of_its_arguments() -> None:
+    def made(path: Path) -> list[Offence]:
+        kept = {*code(text_of(path))}
+        return [
+            (number, word)
+            for number, line in enumerate(text_of(path).splitlines(), 1)
+            if line in kept
+            for word in MAKES_CODE & {*re.findall(r"[A-Za-z_]+", line)}
+        ]
+
+    look_at(SCRIPTS, made)

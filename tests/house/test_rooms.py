@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.tree import ROOT, SOURCE, files, name, tree_of
+from tests.house.tree import ROOT, SOURCE, Offence, files, look_at, text_of, tree_of
 
 MAX_LINES = 400
 
@@ -84,14 +84,15 @@ ALL_PYTHON = [
 ]
 
 
-def imports(tree: ast.Module) -> set[str]:
-    found: set[str] = set()
+def imports(tree: ast.Module) -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute, so that this test can read them"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            if node.level:
+                raise ValueError(f"line {node.lineno}: an import is absolute, or it cannot be read")
+            found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
     return found
 
 
@@ -99,30 +100,29 @@ def opens(imported: str, door: str) -> bool:
     return imported == door or imported.startswith(f"{door}.")
 
 
-def broken_rules(path: Path, tree: ast.Module) -> list[str]:
+def broken_rules(path: Path, tree: ast.Module) -> list[Offence]:
     """What a file imports and may not."""
     inside = path.relative_to(SOURCE)
     room = inside.parts[0].removesuffix(".py")
     if room not in MAY_IMPORT:
-        return [f"{room} is no room of the house: put it on the map and in MAY_IMPORT"]
+        return [(1, f"{room} is no room of the house: put it on the map and in MAY_IMPORT")]
     also = (doors for place, doors in ALSO.items() if inside.as_posix().startswith(place))
     may = MAY_IMPORT[room].union({room}, *also)
     broken = []
-    for imported in sorted(imports(tree)):
+    for line, imported in imports(tree):
         library = imported.partition(".")[0]
         if library == "chasquimq":
             ours = imported.removeprefix("chasquimq.")
             allowed = any(opens(ours, door) for door in may)
             if not allowed or any(opens(ours, door) for door in NEVER.get(room, ())):
-                broken.append(f"{room} may not import {imported}")
+                broken.append((line, f"{room} may not import {imported}"))
         elif library not in sys.stdlib_module_names | THIRD_PARTY.get(room, set()) | may:
-            broken.append(f"{room} may not use {library}")
+            broken.append((line, f"{room} may not use {library}"))
     return broken
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
-def test_a_file_keeps_to_its_room(path: Path) -> None:
-    assert not broken_rules(path, tree_of(path))
+def test_a_file_keeps_to_its_room() -> None:
+    look_at(FILES, lambda path: broken_rules(path, tree_of(path)))
 
 
 @pytest.mark.parametrize(
@@ -158,6 +158,9 @@ def test_an_open_door_is_open(file: str, code: str) -> None:
     assert not broken_rules(SOURCE / file, ast.parse(code))
 
 
-@pytest.mark.parametrize("path", ALL_PYTHON, ids=name)
-def test_a_file_is_short_enough_to_read(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= MAX_LINES
+def test_a_file_is_short_enough_to_read() -> None:
+    def too_long(path: Path) -> list[Offence]:
+        count = len(text_of(path).splitlines())
+        return [(count, f"more than {MAX_LINES} lines")] if count > MAX_LINES else []
+
+    look_at(ALL_PYTHON, too_long)

@@ -62,8 +62,10 @@ def build(folder: Path, moment: int) -> dict[str, bytes]:
     """Wheel and source archive of a copy of this tree whose files are as old as that."""
     for part in PARTS:
         place = ROOT / part
-        copy = shutil.copytree if place.is_dir() else shutil.copyfile
-        copy(place, folder / part)  # type: ignore[operator]
+        if place.is_dir():  # not what other processes are compiling just now: it comes and goes
+            shutil.copytree(place, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(place, folder / part)
     for name in ("pyproject.toml", "CHANGELOG.md"):
         shutil.copyfile(ROOT / name, folder / name)
     for path in folder.rglob("*"):
