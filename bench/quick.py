@@ -243,9 +243,9 @@ def reference_side(told: argparse.Namespace) -> Side:
 class Progress:
     """One line that says what runs now; where it cannot be rewritten, one line per round."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: int = 0, what: str = "round") -> None:
         self._rewrites = sys.stderr.isatty()
-        self._rounds, self._what, self._shown = 0, "", -1
+        self.start(rounds, what)
 
     def __enter__(self) -> Progress:
         return self

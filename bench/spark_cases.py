@@ -18,7 +18,7 @@ import msgspec
 import redis
 import spark_field
 import spark_plain
-from arena import FailedRunError, _server_cpu
+from arena import FailedRunError, ServerCpu
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count
 from scenarios import PAYLOAD
@@ -56,10 +56,10 @@ class Stand:
     _filled: set[str] = field(default_factory=set)
 
     def time(self, run: Callable[[], object], rows: int | None = None) -> Measured:
-        cpu, begin = _server_cpu(self.client), time.perf_counter()
+        cpu, begin = ServerCpu(self.client), time.perf_counter()
         run()
         seconds = time.perf_counter() - begin
-        return Measured(rows or self.rows, seconds, _server_cpu(self.client) - cpu)
+        return Measured(rows or self.rows, seconds, cpu.spent())
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -144,12 +144,12 @@ class Stand:
         return seconds[0]
 
     def _plain(self, **orders: Any) -> Measured:
-        cpu = _server_cpu(self.client)
+        cpu = ServerCpu(self.client)
         command = [sys.executable, PLAIN, json.dumps({"url": self.url, **orders})]
         told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         if told["rows"] != self.rows:
             raise FailedRunError(f"the plain loop moved {told['rows']} of {self.rows} rows")
-        return Measured(told["rows"], told["seconds"], _server_cpu(self.client) - cpu)
+        return Measured(told["rows"], told["seconds"], cpu.spent())
 
 
 def drain(frame: DataFrame) -> None:
