@@ -23,6 +23,11 @@ PINNED = re.compile(r"^([\w.-]+)==([^\s\\]+)", re.MULTILINE)
 OK, VULNERABLE, UNKNOWN = 0, 1, 3
 
 
+def plain(name: str) -> str:
+    """A project's name as all of its spellings are meant."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def listed(files: list[str]) -> dict[str, Any]:
     """Names and versions of what the files pin, in CycloneDX's words."""
     found = {pin for file in files for pin in PINNED.findall(Path(file).read_text())}
@@ -35,7 +40,7 @@ def listed(files: list[str]) -> dict[str, Any]:
                 "type": "library",
                 "name": name,
                 "version": version,
-                "purl": f"pkg:pypi/{name.lower().replace('_', '-')}@{version}",
+                "purl": f"pkg:pypi/{plain(name)}@{version}",
             }
             for name, version in sorted(found)
         ],
@@ -73,20 +78,24 @@ def judge(told: dict[str, Any]) -> tuple[int, list[str]]:
 
 def held_back(python: str, files: list[str]) -> list[str]:
     """Which of what the files pin, and that python has, is not the newest there is."""
-    command = [python, "-m", "pip", "list", "--outdated", "--format", "json", "--no-input"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        return ["the package index could not be asked either"]
-    pinned = {one["name"].lower(): one["version"] for one in listed(files)["components"]}
-    old = {one["name"].lower(): one for one in json.loads(done.stdout)}
-    behind = [
-        f"{name} {version} ({old[name]['latest_version']})"
-        for name, version in pinned.items()
-        if name in old and old[name]["version"] == version
-    ]
-    count = f"{len(pinned) - len(behind)} of {len(pinned)}"
-    more = f", but: {', '.join(behind)}" if behind else ""
-    return [f"{count} are the newest that the package index has{more}"]
+    pinned = {plain(one["name"]): one["version"] for one in listed(files)["components"]}
+    told = []
+    for more in ([], ["--outdated"]):
+        command = [python, "-m", "pip", "list", *more, "--format", "json", "--no-input"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return ["the package index could not be asked either"]
+        every = {plain(one["name"]): one for one in json.loads(done.stdout)}
+        told.append(
+            {name: one for name, one in every.items() if pinned.get(name) == one["version"]}
+        )
+    there, old = told
+    behind = [f"{name} {one['version']} ({one['latest_version']})" for name, one in old.items()]
+    but = f", but: {', '.join(behind)}" if behind else ""
+    lines = [f"{len(there) - len(old)} of {len(pinned)} are the newest that the index has{but}"]
+    if absent := sorted({*pinned} - {*there}):
+        lines.append(f"not installed here, so not looked up: {', '.join(absent)}")
+    return lines
 
 
 def main() -> int:

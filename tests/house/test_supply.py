@@ -129,19 +129,25 @@ def test_what_could_not_be_asked_about_is_no_success(
 
 def test_where_nobody_could_be_asked_old_versions_are_named(tmp_path: Path) -> None:
     skipped = {"dependencies": [{"name": "one", "skip_reason": "?"}]}
-    known = [
-        {"name": "One", "version": "1.0", "latest_version": "2.1"},
-        {"name": "two", "version": "0.9", "latest_version": "1.0"},  # not the one that is pinned
-        {"name": "other", "version": "1.0", "latest_version": "2.0"},
-    ]
-    for name, told in (("pip-audit", skipped), ("python", known)):
+    there = {
+        "One_x": "1.0",
+        "two": "0.9",
+        "three": "3",
+        "other": "1.0",
+    }  # not the two that is pinned
+    installed = [{"name": name, "version": version} for name, version in there.items()]
+    old = [{**one, "latest_version": "2.1"} for one in installed if one["name"] != "three"]
+    by_word = f"*--outdated*) echo '{json.dumps(old)}';; *) echo '{json.dumps(installed)}';;"
+    asked = f"case $* in {by_word} esac"
+    for name, says in (("pip-audit", f"echo '{json.dumps(skipped)}'"), ("python", asked)):
         program = tmp_path / name
-        program.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+        program.write_text(f"#!/bin/sh\n{says}\n")
         program.chmod(0o755)
     pins = tmp_path / "pins.txt"
-    pins.write_text("one==1.0 \\\n    --hash=sha256:0\ntwo==1.0\nthree==3\n")
+    pins.write_text("one-x==1.0 \\\n    --hash=sha256:0\ntwo==1.0\nthree==3\n")
     command = [str(ROOT / "tools/audit.py"), "--with", str(tmp_path / "pip-audit")]
     command += ["--python", str(tmp_path / "python"), str(pins)]
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     assert done.returncode == 3
-    assert "2 of 3 are the newest that the package index has, but: one 1.0 (2.1)" in done.stdout
+    assert "1 of 3 are the newest that the index has, but: one-x 1.0 (2.1)" in done.stdout
+    assert "not looked up: two" in done.stdout
