@@ -65,7 +65,7 @@ ha-times: venv redis ## how long jobs stand still when a server or a worker is l
 partitions: venv redis ## a replica is cut off and promoted, ROUNDS (50) times: nothing it confirmed is lost
 	@$(BIN)/python -m tests.ha.partitions --rounds $(or $(ROUNDS),50)
 
-chaos: venv redis ## every scenario of tests/chaos/book.py on each server, with SEEDS (3): nothing lost
+chaos: venv redis ## every scenario of tests/chaos/book.toml on each server, with SEEDS (3): nothing lost
 	@$(BIN)/python -m tests.chaos.full --seeds $(or $(SEEDS),3) $(addprefix --report ,$(REPORT))
 
 chaos-compare: venv redis ## the same faults under our workers, the reference's and careless ones, side by side

@@ -21,9 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.book import BOOK
+from tests.chaos.book import BOOK, Scenario
 from tests.chaos.kit.fleet import ROOT, environment
-from tests.chaos.scenario import Scenario
 
 FIGURES = ("accepted", "lost", "duplicates", "overlaps")
 COLUMNS = "{:<32} {:<24} {:>5} {:>9} {:>5} {:>10} {:>8}  {}"

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.book import Scenario
 from tests.chaos.full import account, table, to_json, total
-from tests.chaos.scenario import Scenario
 
 SHARED, OWN = "tests/a.py::test_shared", "tests/a.py::test_own"
 BOOK = [Scenario("one", "net", (1,), (SHARED,)), Scenario("two", "net", (4,), (SHARED, OWN))]

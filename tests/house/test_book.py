@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.chaos.book import BOOK
-from tests.chaos.scenario import Scenario
+from tests.chaos.book import BOOK, Scenario
 from tests.house.tree import ROOT, none_of, text_of, tree_of
 
 
