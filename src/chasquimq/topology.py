@@ -3,8 +3,9 @@ key. Asked before every connect, so that whoever reconnects follows a failover.
 
 1. Sentinels are asked all at once, until more than half have answered. They learn of a failover one
    after another, so who heard of the latest decides;
-2. of a cluster's nodes, those of the address and those it named before, the first that answers
-   decides. Each time another is asked first: one that was cut off from the others answers, too;
+2. of a cluster's nodes, those of the address and those it named before, two decide: one that was
+   cut off from the others answers, too. Each slot has who claims it with the latest epoch, which
+   is how nodes themselves agree. Each time others are asked first;
 3. nobody knows: the server is away for now, try again.
 
 redis-py asks the questions: it brings TLS, logins and the arithmetic of slots. It is imported when
@@ -18,11 +19,11 @@ import os
 import random
 import ssl
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from chasquimq.address import Endpoint, distrust
 from chasquimq.errors import AccessError, ConfigError, StoreError, StoreUnavailableError
@@ -30,13 +31,19 @@ from chasquimq.errors import AccessError, ConfigError, StoreError, StoreUnavaila
 if TYPE_CHECKING:
     from chasquimq.address import Address, Credentials
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
 ASK_S = 1.0  # for one place to answer; the next one may know as well
 _NEEDED = "an address of Sentinels or of a cluster needs redis-py: pip install 'chasquimq-py[ha]'"
 
-# Nodes that a cluster told of, by the places of its address: those may be gone one day.
-_known: dict[tuple[Endpoint, ...], tuple[Endpoint, ...]] = {}
+SLOTS = 16_384
+VIEWS = 2  # of a cluster's nodes: one alone may have been left behind
+AT_ONCE = 3  # are asked: one more than needed, so that one that is silent delays nobody
+# Nodes that a cluster told of, by the places of its address: those may be gone one day. With the
+# epoch of whoever told: one that knows less makes us forget nobody.
+_known: dict[tuple[Endpoint, ...], tuple[int, tuple[Endpoint, ...]]] = {}
 
 
 class Told(NamedTuple):
@@ -54,7 +61,9 @@ def find_master(address: Address) -> Endpoint:
             f"{address} wants the Sentinels' password from the environment variable "
             f"{address.sentinel_password_env}, which is empty or not set"
         )
-    answers = _ask_sentinels(address, (address.sentinel_username, secret))
+    ask = partial(_ask_sentinel, address, (address.sentinel_username, secret))
+    places = address.places
+    answers = _ask_all(places, ask, lambda some: len(some) > len(places) // 2, len(places))
     told = [answer for answer in answers if answer is not None]
     if told:
         named = Counter(one.master for one in told)
@@ -67,21 +76,24 @@ def find_master(address: Address) -> Endpoint:
     raise StoreUnavailableError(f"no Sentinel of {address} answers; are they running there?")
 
 
-def _ask_sentinels(address: Address, login: Credentials) -> list[Told | None]:
-    """What they say, None: who does not know the name. One that is down is not waited for, and one
-    that refuses us is told of, unless more than half answer."""
-    answers: list[Told | None] = []
-    refusal: AccessError | None = None
-    enough = len(address.places) // 2 + 1
-    asking = ThreadPoolExecutor(len(address.places), thread_name_prefix="chasquimq-sentinels")
+def _ask_all(
+    places: Sequence[Endpoint],
+    ask: Callable[[Endpoint], list[T]],
+    enough: Callable[[list[T]], bool],
+    at_once: int,
+) -> list[T]:
+    """What they say. Who is down is not waited for, and who refuses us is told of, unless enough
+    others answer."""
+    answers: list[T] = []
+    refusal: AccessError | ConfigError | None = None
+    asking = ThreadPoolExecutor(min(at_once, len(places)), thread_name_prefix="chasquimq-places")
     try:
-        ask = partial(_ask_sentinel, address, login)
-        for each in as_completed([asking.submit(ask, place) for place in address.places]):
+        for each in as_completed([asking.submit(ask, place) for place in places]):
             try:
                 answers += each.result()
-            except AccessError as error:
+            except (AccessError, ConfigError) as error:
                 refusal = error
-            if len(answers) == enough:
+            if enough(answers):
                 return answers
     finally:
         asking.shutdown(wait=False, cancel_futures=True)
@@ -120,44 +132,100 @@ def find_node(address: Address, credentials: Credentials | None = None) -> Endpo
     return owner
 
 
-class Slots(NamedTuple):
-    """Who serves which keys of a cluster, as one of its nodes sees it: (first, last, master)."""
+class View(NamedTuple):
+    """A cluster as one of its nodes sees it: (first slot, last, master, its epoch)."""
 
-    rows: tuple[tuple[int, int, Endpoint], ...]
+    whose: bytes
+    rows: tuple[tuple[int, int, Endpoint, int], ...]
+    nodes: tuple[Endpoint, ...]
+
+    @property
+    def epoch(self) -> int:
+        """Of the latest change that it has heard of."""
+        return max((row[3] for row in self.rows), default=0)
+
+
+class Slots(NamedTuple):
+    """Who serves each slot of a cluster."""
+
+    nodes: tuple[Endpoint | None, ...]
 
     @property
     def masters(self) -> list[Endpoint]:
         """Who looks for queues has to ask each."""
-        return list(dict.fromkeys(row[2] for row in self.rows))
+        return [node for node in dict.fromkeys(self.nodes) if node is not None]
 
     def owner(self, key: str) -> Endpoint | None:
-        slot = _library().crc.key_slot(key.encode())
-        return next((node for first, last, node in self.rows if first <= slot <= last), None)
+        slot: int = _library().crc.key_slot(key.encode())
+        return self.nodes[slot]
 
 
 def read_slots(address: Address, credentials: Credentials | None = None) -> Slots:
-    """As the first node says that answers."""
     login: Credentials = credentials or (
         address.username,
         address.password.reveal() if address.password is not None else None,
     )
-    places = list(dict.fromkeys((*_known.get(address.places, ()), *address.places)))
+    epoch, named = _known.get(address.places, (0, ()))
+    places = list(dict.fromkeys((*named, *address.places)))
     random.shuffle(places)
-    for place in places:
-        rows = None
-        with _asking(address, place, login, "CLUSTER") as client:
-            rows = client.execute_command("CLUSTER", "SLOTS")
-        if rows is not None:
-            nodes = [_node(place, one) for row in rows for one in row[2:]]
-            _known[address.places] = tuple(dict.fromkeys(nodes))
-            return Slots(tuple((row[0], row[1], _node(place, row[2])) for row in rows))
-    raise StoreUnavailableError(f"no node of {address} answers; are they running there?")
+    views = _ask_all(places, partial(_ask_node, address, login), _enough, AT_ONCE)
+    if not views:
+        raise StoreUnavailableError(f"no node of {address} answers; are they running there?")
+    newest = max(one.epoch for one in views)
+    if newest >= epoch:
+        heard = (node for one in views if one.epoch == newest for node in one.nodes)
+        _known[address.places] = newest, tuple(dict.fromkeys(heard))
+    return merge(views)
+
+
+def _enough(views: list[View]) -> bool:
+    """One node may have been asked by two of its names; one without slots knows nothing."""
+    return len({one.whose for one in views if one.rows}) >= VIEWS
+
+
+def merge(views: Sequence[View]) -> Slots:
+    """Who claims a slot with the latest epoch has it; among equals, whom most name."""
+    claims = Counter(row for one in views for row in one.rows)
+    nodes: list[Endpoint | None] = [None] * SLOTS
+    for first, last, node, _ in sorted(claims, key=lambda row: (row[3], claims[row])):
+        nodes[first : last + 1] = [node] * (last + 1 - first)
+    return Slots(tuple(nodes))
+
+
+def _ask_node(address: Address, login: Credentials, place: Endpoint) -> list[View]:
+    """Its answer, or none."""
+    views: list[View] = []
+    with _asking(address, place, login, "CLUSTER") as client:
+        told = client.execute_command("CLUSTER", "SLOTS")
+        whose, epochs = _epochs(client)
+        rows = (
+            (first, last, _node(place, master), epochs.get(bytes(master[2]), 0))
+            for first, last, master, *_ in told
+        )
+        nodes = (_node(place, one) for row in told for one in row[2:])
+        views.append(View(whose or str(place).encode(), tuple(rows), tuple(nodes)))
+    return views
+
+
+def _epochs(client: Any) -> tuple[bytes, dict[bytes, int]]:
+    """Who it is that answers, and with which epoch each node has its slots."""
+    try:
+        table: bytes = client.execute_command("CLUSTER", "NODES")
+    except _library().ResponseError:  # it may not be ours to ask
+        return b"", {}
+    lines = [line.split() for line in table.splitlines()]
+    whose = next((line[0] for line in lines if b"myself" in line[2]), b"")
+    return whose, {line[0]: int(line[6]) for line in lines}
 
 
 def _node(asked: Endpoint, told: Any) -> Endpoint:
-    """One node, as `CLUSTER SLOTS` names it. Without a name it is the one that was asked."""
+    """One node, as `CLUSTER SLOTS` names it. Without a name it is where the one is that was asked;
+    one that is to be called by a name and has told none has its address behind that."""
     host = _text(told[0] or b"")
-    return asked._replace(host=asked.host if host in ("", "?") else host, port=int(told[1]))
+    if host == "?":
+        more = told[3] if len(told) > 3 else []
+        host = _text(dict(zip(more[::2], more[1::2], strict=False)).get(b"ip", b""))
+    return asked._replace(host=host or asked.host, port=int(told[1]))
 
 
 @contextmanager

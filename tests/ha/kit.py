@@ -17,6 +17,7 @@ from redis.crc import key_slot
 
 from chasquimq.server import Binary, Server
 from chasquimq.server.run import Setting
+from tests.ha.bus import Bus
 from tests.replicas import AT_ONCE
 from tests.servers import disposable
 
@@ -260,8 +261,9 @@ class Home:
 
 
 @contextmanager
-def cluster(binary: Binary) -> Iterator[Cluster]:
-    settings = {
+def cluster(binary: Binary, bus: Bus | None = None) -> Iterator[Cluster]:
+    """`bus`: carries what the nodes say to each other, so that one can be cut off."""
+    settings: dict[str, Setting] = {
         "cluster-enabled": "yes",
         "cluster-node-timeout": 1_500,
         "cluster-replica-validity-factor": 0,
@@ -269,20 +271,21 @@ def cluster(binary: Binary) -> Iterator[Cluster]:
         **AT_ONCE,
     }
     with ExitStack() as stack:
-        nodes = [
-            stack.enter_context(
-                disposable(Server(binary, port=free_port(), appendonly=True, config=settings))
-            )
-            for _ in range(6)
-        ]
+        nodes = []
+        for _ in range(6):
+            port = free_port()
+            more = bus.plug_in(port + 10_000) if bus is not None else {}
+            node = Server(binary, port=port, appendonly=True, config=settings | more)
+            nodes.append(stack.enter_context(disposable(node)))
         clients = [client(node.port) for node in nodes]
         for number, one in enumerate(clients):
             one.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for number, one in enumerate(clients[:3]):
             first, last = number * SLOTS // 3, (number + 1) * SLOTS // 3 - 1
             one.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
-        for node in nodes[1:]:
-            clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", node.port)
+        for number, node in enumerate(nodes[1:], 1):
+            through = (bus.port(number),) if bus is not None else ()
+            clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", node.port, *through)
         for one in clients:
             until(lambda one=one: _state(one)["cluster_known_nodes"] == "6")
         for number, one in enumerate(clients[3:]):

@@ -9,42 +9,100 @@ from pathlib import Path
 import pytest
 import redis
 
+from chasquimq import Queue
+from chasquimq.address import read_url
+from chasquimq.server import Server
+from tests.ha.bus import Bus
 from tests.ha.crowd import Crowd
 from tests.ha.kit import SERVICE, Cluster, client, cluster, until, watched
-from tests.servers import DIALECTS, Dialect, binary_for
+from tests.servers import Dialect, binary_for
 
 WATCHER = "watcher"
 WORD = "s3ntry-box"  # not a secret
 
 
 @pytest.fixture
-def redis_nodes() -> Iterator[Cluster]:
-    """Redis: a node of Valkey that is made to forget the others makes all of them forget."""
-    with cluster(binary_for(DIALECTS[0])) as servers:
+def bus() -> Iterator[Bus]:
+    bus = Bus()
+    yield bus
+    bus.close()
+
+
+@pytest.fixture
+def nodes(dialect: Dialect, bus: Bus) -> Iterator[Cluster]:
+    with cluster(binary_for(dialect), bus) as servers:
         yield servers
 
 
 @pytest.mark.timeout(120)
 async def test_a_node_cut_off_from_its_cluster_is_left(
-    redis_nodes: Cluster, queue_name: str
+    nodes: Cluster, bus: Bus, queue_name: str
 ) -> None:
     """It lives, takes itself for the owner and says that the cluster is down; the others have
     given its slots to its replica."""
-    nodes, key = redis_nodes, f"{{chasqui:{queue_name}}}:stream"
-    crowd = Crowd(nodes.url, queue_name)
+    key = stream(queue_name)
+    before = nodes.owner(key)
+    url = f"redis+cluster://127.0.0.1:{before.port}"  # the address names nobody else
+    crowd = Crowd(url, queue_name)
     async with crowd.at_work(all_of_them=False):
         await crowd.goes_on()
-        before = nodes.owner(key)
-        old, heir = client(before.port), nodes.replica_of(before)
-        for node in set(nodes.nodes) - {before}:
-            name = client(node.port).execute_command("CLUSTER MYID")
-            old.execute_command("CLUSTER FORGET", name)
-        await asyncio.to_thread(until, lambda: _state(old) == "fail")
-        client(heir.port).execute_command("CLUSTER FAILOVER TAKEOVER")
-        await asyncio.to_thread(until, lambda: nodes.owner(key, apart=before) is not before, 60.0)
+        heir = await asyncio.to_thread(left_behind, nodes, bus, before, key)
+        for _ in range(20):
+            assert read_url(url).of(key).resolve().port == heir.port
         await crowd.goes_on()
-    assert _state(old) == "fail"
+    assert _state(client(before.port)) == "fail"
     assert set(crowd.runs) <= set(crowd.accepted) | set(crowd.unsure)
+
+
+@pytest.mark.timeout(120)
+async def test_a_node_that_lives_alone_is_not_believed(
+    nodes: Cluster, bus: Bus, queue_name: str
+) -> None:
+    """It has forgotten the others and serves what it had, since no slot needs another node's."""
+    key = stream(queue_name)
+    before = nodes.owner(key)
+    heir = await asyncio.to_thread(left_behind, nodes, bus, before, key)
+    alone = client(before.port)
+    alone.config_set("cluster-require-full-coverage", "no")
+    for node in set(nodes.nodes) - {before}:
+        alone.execute_command("CLUSTER FORGET", client(node.port).execute_command("CLUSTER MYID"))
+    await asyncio.to_thread(until, lambda: _state(alone) == "ok")
+    assert alone.xlen(key) == 0  # it answers
+    url = f"redis+cluster://127.0.0.1:{before.port},127.0.0.1:{heir.port}"
+    for _ in range(20):
+        assert read_url(url).of(key).resolve().port == heir.port
+    assert before.port not in [one.endpoint.port for one in read_url(url).nodes()]
+    async with Queue(queue_name, redis_url=url) as queue:
+        await queue.add("a", 1)
+    assert client(heir.port).xlen(key) == 1
+
+
+@pytest.mark.timeout(120)
+async def test_a_node_that_was_taken_out_is_passed_over(nodes: Cluster, queue_name: str) -> None:
+    """It has no slots any more, and knows of nobody who has."""
+    key = stream(queue_name)
+    owner = nodes.owner(key)
+    out = nodes.replica_of(nodes.other(key))
+    client(out.port).execute_command("CLUSTER RESET SOFT")
+    assert client(out.port).execute_command("CLUSTER SLOTS") == []
+    url = f"redis+cluster://127.0.0.1:{out.port},127.0.0.1:{owner.port}"
+    for _ in range(20):
+        assert read_url(url).of(key).resolve().port == owner.port
+
+
+def stream(queue: str) -> str:
+    return f"{{chasqui:{queue}}}:stream"
+
+
+def left_behind(nodes: Cluster, bus: Bus, before: Server, key: str) -> Server:
+    """Its peers lose a node, and agree on its replica instead."""
+    heir = nodes.replica_of(before)
+    bus.cut_off(nodes.nodes.index(before))
+    for node in set(nodes.nodes) - {before}:
+        told = Cluster([node, *nodes.nodes])
+        until(lambda told=told: told.owner(key, apart=before) is heir, 60.0)
+    until(lambda: _state(client(before.port)) == "fail")
+    return heir
 
 
 def _state(node: redis.Redis) -> str:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from chasquimq import Queue, QueueEvents, Worker
+from chasquimq.address import Endpoint, read_url
 from chasquimq.errors import ConfigError
 from tests.ha.crowd import Crowd
 from tests.ha.kit import Cluster, client, until
@@ -100,6 +101,18 @@ async def test_every_door_goes_through(nodes: Cluster, queue_name: str) -> None:
                 break
         await events.close()
     assert len(seen) == 60
+
+
+def test_nodes_without_a_name(nodes: Cluster, queue_name: str) -> None:
+    """One that shall be called by a name and has none is found by its address; one that shall not
+    be called by anything is where the node is that was asked."""
+    key = stream(queue_name)
+    address = read_url(nodes.url.replace("127.0.0.1", "localhost")).of(key)
+    port = nodes.owner(key).port
+    for kind, host in (("unknown-endpoint", "localhost"), ("hostname", "127.0.0.1")):
+        for node in nodes.nodes:
+            client(node.port).config_set("cluster-preferred-endpoint-type", kind)
+        assert address.resolve() == Endpoint(host, port or 0)
 
 
 async def test_a_server_that_is_no_cluster_is_told(dialect_server: DialectServer) -> None:

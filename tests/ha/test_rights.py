@@ -62,7 +62,9 @@ async def test_in_a_cluster(nodes: Cluster, dialect: Dialect) -> None:
     with pytest.raises(AccessError, match="does not let us ask CLUSTER"):
         await add(url)
     allow(dialect, nodes.nodes, "+cluster|slots")
-    owner = client(nodes.owner(f"{{chasqui:{QUEUE}}}:stream").port)
-    owner.execute_command("ACL", "LOG", "RESET")
     await add(url)
-    assert owner.acl_log() == []
+    allow(dialect, nodes.nodes, "+cluster|slots", "+cluster|nodes")
+    for node in nodes.nodes:
+        client(node.port).execute_command("ACL", "LOG", "RESET")
+    await add(url)
+    assert [client(node.port).acl_log() for node in nodes.nodes] == [[]] * 6
