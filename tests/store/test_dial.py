@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import ssl
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -277,16 +279,42 @@ async def test_a_provider_that_fails_when_reconnecting_is_asked_again(
     assert "reconnecting to" in caplog.text and "Kanarienvogel" not in caplog.text
 
 
+@pytest.mark.parametrize("scheme", ["redis://", "redis+cluster://"])
 async def test_a_provider_that_takes_too_long_is_given_up_in_time(
-    dialect_server: DialectServer,
+    dialect_server: DialectServer, scheme: str
 ) -> None:
     async def never(place: str | None) -> Credentials:
         await asyncio.sleep(60)
         raise AssertionError
 
-    dialer = Dialer(read_url(dialect_server.url), never, ConnectOptions(timeout_ms=50))
-    with pytest.raises(StoreUnavailableError, match="within 50 ms"):
+    address = read_url(dialect_server.url.replace("redis://", scheme))
+    dialer = Dialer(address, never, ConnectOptions(timeout_ms=50))
+    with pytest.raises(StoreUnavailableError, match=r"provider of .* \(no answer within 50 ms"):
         await dialer.dial()
+
+
+@pytest.mark.parametrize("scheme", ["redis://", "redis+cluster://"])
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "nobody there"), "nobody there"),
+        (TimeoutError(), "TimeoutError"),
+        (ssl.SSLCertVerificationError(1, "self-signed"), "self-signed"),
+        (OSError(f"GET https://vault.test/?token={CANARY}"), "OSError"),  # as libraries do
+    ],
+    ids=["refused", "timeout", "certificate", "library"],
+)
+async def test_trouble_of_a_provider_is_not_told_of_redis(
+    dialect_server: DialectServer, scheme: str, error: OSError, told: str
+) -> None:
+    def provider(place: str | None) -> Credentials:
+        raise error
+
+    address = read_url(dialect_server.url.replace("redis://", scheme))
+    with pytest.raises(StoreUnavailableError, match="credential_provider of") as caught:
+        await Dialer(address, provider).dial()
+    assert told in str(caught.value)
+    assert CANARY not in str(caught.value)
 
 
 async def test_a_dialer_for_another_thread_asks_for_credentials_at_home(

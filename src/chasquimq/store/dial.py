@@ -56,11 +56,17 @@ class Dialer:
         """`extra_reply_ms`: how long this connection's commands may block on purpose."""
         endpoint = await self._endpoint()
         reply_s = (self.options.reply_ms + extra_reply_ms) / 1000
+        limit_s = self.options.timeout_ms / 1000
         try:
-            async with asyncio.timeout(self.options.timeout_ms / 1000):
+            async with asyncio.timeout(limit_s) as limit:
                 pipe = await self._connect(endpoint, reply_s)
                 try:
-                    await self._greet(pipe, endpoint)
+                    if self._provider is not None:
+                        limit.reschedule(None)  # it has a limit of its own, and words for it
+                    credentials = await self._credentials(endpoint)
+                    if self._provider is not None:
+                        limit.reschedule(asyncio.get_running_loop().time() + limit_s)
+                    await self._greet(pipe, endpoint, credentials)
                 except BaseException:
                     pipe.close()
                     raise
@@ -118,8 +124,8 @@ class Dialer:
             if pipe.idle:
                 pipe.close()
 
-    async def _greet(self, pipe: Pipe, endpoint: Endpoint) -> None:
-        username, password = await self._credentials(endpoint)
+    async def _greet(self, pipe: Pipe, endpoint: Endpoint, credentials: Credentials) -> None:
+        username, password = credentials
         if password is not None:
             who = (username, password) if username else (password,)
             reply = (await pipe.ask(pack("AUTH", *who)))[0]
@@ -153,7 +159,16 @@ class Dialer:
         if self._provider is None:
             secret = self.address.password
             return self.address.username, secret.reveal() if secret is not None else None
-        return await _ask(self._provider, None if endpoint.path else str(endpoint))
+        try:
+            async with asyncio.timeout(self.options.timeout_ms / 1000) as limit:
+                return await _ask(self._provider, None if endpoint.path else str(endpoint))
+        except OSError as error:  # its own, and no fault of Redis; a timeout is one, too
+            why = error.strerror or type(error).__name__  # what else a library says may be secret
+            if limit.expired():
+                why = f"no answer within {self.options.timeout_ms} ms"
+            raise StoreUnavailableError(
+                f"the credential_provider of {self.address} failed ({why})"
+            ) from error
 
 
 async def _ask(provider: CredentialProvider, host: str | None) -> Credentials:
