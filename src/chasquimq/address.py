@@ -32,6 +32,7 @@ SENTINEL_PORT = 26379
 _TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "insecure")
 _SCHEME = re.compile(r"[a-zA-Z][\w+.-]*://")
 _PLACE = re.compile(r"(\[[^\]]*\]|[^:/?#]*)(:\d*)?([/?#].*)?", re.DOTALL)
+_PARTS = re.compile(r"([^/]*://)([^/?#]*)(.*)", re.DOTALL)
 _SCHEMES = "must start with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://"
 _HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::(\d{1,5}))?")
 _MAX_DB_DIGITS = 9
@@ -190,7 +191,7 @@ def read_url(url: str, *, tls: bool = False) -> Address:
     if not _SCHEME.match(url):
         url = f"redis://{url}"
     try:
-        parts = urlsplit(url)
+        parts = _split(url)
     except ValueError:
         raise _bad(url, _UNREADABLE) from None
     # A raw `/`, `?` or `#` in a password puts the rest of it where paths and options belong.
@@ -227,6 +228,14 @@ def read_url(url: str, *, tls: bool = False) -> Address:
         tls=tls or scheme == "rediss",
         **_tls_files(options),
     )
+
+
+def _split(url: str) -> SplitResult:
+    """Newer Pythons refuse brackets beside a comma: several places are kept from them."""
+    front, places, rest = _PARTS.fullmatch(url).groups()  # type: ignore[union-attr] # it has "://"
+    if "+" not in front or "," not in places:
+        return urlsplit(url)
+    return urlsplit(f"{front}places{rest}")._replace(netloc=places)
 
 
 def _read_places(
