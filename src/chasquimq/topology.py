@@ -63,35 +63,45 @@ def find_master(address: Address) -> Endpoint:
         )
     ask = partial(_ask_sentinel, address, (address.sentinel_username, secret))
     places = address.places
-    answers = _ask_all(places, ask, lambda some: len(some) > len(places) // 2, len(places))
+    answers = _ask_all(
+        f"no Sentinel of {address}",
+        places,
+        ask,
+        lambda some: len(some) > len(places) // 2,
+        at_once=len(places),
+    )
     told = [answer for answer in answers if answer is not None]
     if told:
         named = Counter(one.master for one in told)
         return max(told, key=lambda one: (one.epoch, named[one.master])).master
-    if answers:
-        raise StoreError(
-            f"no Sentinel of {address} knows a master named {address.service!r}; "
-            "SENTINEL MASTERS lists the names they know"
-        )
-    raise StoreUnavailableError(f"no Sentinel of {address} answers; are they running there?")
+    raise StoreError(
+        f"no Sentinel of {address} knows a master named {address.service!r}; "
+        "SENTINEL MASTERS lists the names they know"
+    )
 
 
 def _ask_all(
+    nobody: str,
     places: Sequence[Endpoint],
     ask: Callable[[Endpoint], list[T]],
     enough: Callable[[list[T]], bool],
+    *,
     at_once: int,
 ) -> list[T]:
-    """What they say. Who is down is not waited for, and who refuses us is told of, unless enough
-    others answer."""
+    """What they say, of one at least. Who is down is not waited for, and who refuses us is told of,
+    unless enough others answer."""
     answers: list[T] = []
-    refusal: AccessError | ConfigError | None = None
+    refusal: StoreError | ConfigError | None = None
+    silence = ""
     asking = ThreadPoolExecutor(min(at_once, len(places)), thread_name_prefix="chasquimq-places")
     try:
         for each in as_completed([asking.submit(ask, place) for place in places]):
             try:
                 answers += each.result()
-            except (AccessError, ConfigError) as error:
+            except StoreUnavailableError as error:
+                silence = error.args[0]
+                log.debug("%s", silence)
+            except (StoreError, ConfigError) as error:
                 refusal = error
             if enough(answers):
                 return answers
@@ -99,20 +109,19 @@ def _ask_all(
         asking.shutdown(wait=False, cancel_futures=True)
     if refusal is not None:
         raise refusal
+    if not answers:
+        raise StoreUnavailableError(f"{nobody} answers ({silence}); are they running there?")
     return answers
 
 
 def _ask_sentinel(address: Address, login: Credentials, place: Endpoint) -> list[Told | None]:
-    """Its answer, or none."""
-    answers: list[Told | None] = []
+    """Its answer; None: it does not know the name."""
     with _asking(address, place, login, "SENTINEL") as client:
         named = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.service)
         if named is None:
-            answers = [None]
-        else:
-            master = place._replace(host=_text(named[0]), port=int(named[1]))
-            answers = [Told(_epoch(client, address.service), master)]
-    return answers
+            return [None]
+        master = place._replace(host=_text(named[0]), port=int(named[1]))
+        return [Told(_epoch(client, address.service), master)]
 
 
 def _epoch(client: Any, service: str) -> int:
@@ -168,9 +177,8 @@ def read_slots(address: Address, credentials: Credentials | None = None) -> Slot
     epoch, named = _known.get(address.places, (0, ()))
     places = list(dict.fromkeys((*named, *address.places)))
     random.shuffle(places)
-    views = _ask_all(places, partial(_ask_node, address, login), _enough, AT_ONCE)
-    if not views:
-        raise StoreUnavailableError(f"no node of {address} answers; are they running there?")
+    ask = partial(_ask_node, address, login)
+    views = _ask_all(f"no node of {address}", places, ask, _enough, at_once=AT_ONCE)
     newest = max(one.epoch for one in views)
     if newest >= epoch:
         heard = (node for one in views if one.epoch == newest for node in one.nodes)
@@ -193,8 +201,6 @@ def merge(views: Sequence[View]) -> Slots:
 
 
 def _ask_node(address: Address, login: Credentials, place: Endpoint) -> list[View]:
-    """Its answer, or none."""
-    views: list[View] = []
     with _asking(address, place, login, "CLUSTER") as client:
         told = client.execute_command("CLUSTER", "SLOTS")
         whose, epochs = _epochs(client)
@@ -203,8 +209,7 @@ def _ask_node(address: Address, login: Credentials, place: Endpoint) -> list[Vie
             for first, last, master, *_ in told
         )
         nodes = (_node(place, one) for row in told for one in row[2:])
-        views.append(View(whose or str(place).encode(), tuple(rows), tuple(nodes)))
-    return views
+        return [View(whose or str(place).encode(), tuple(rows), tuple(nodes))]
 
 
 def _epochs(client: Any) -> tuple[bytes, dict[bytes, int]]:
@@ -229,29 +234,34 @@ def _node(asked: Endpoint, told: Any) -> Endpoint:
 
 
 @contextmanager
-def _asking(address: Address, place: Endpoint, login: Credentials, command: str) -> Iterator[Any]:
-    """A client for one place. What it does not answer is not raised: others may."""
+def _asking(address: Address, place: Endpoint, login: Credentials, command: str) -> Iterator[_Line]:
+    """A line to one place. That it does not answer is told as StoreUnavailableError."""
     redis = _library()
-    client = _client(address, place, login)
+    line = _client(address, place, login)
+    who = f"{place} of {address}"
     try:
-        yield client
+        try:
+            line.connect()
+        except redis.ResponseError:
+            # Not in the server's words: one that has no AUTH repeats its arguments.
+            raise StoreError(f"{who} does not take AUTH; is it behind a proxy?") from None
+        yield line
     except redis.AuthenticationError:
-        raise AccessError(
-            f"{place} of {address} refused the login; check user and password"
-        ) from None
+        raise AccessError(f"{who} refused the login; check user and password") from None
     except redis.exceptions.NoPermissionError:
-        raise AccessError(f"{place} of {address} does not let us ask {command}") from None
+        raise AccessError(f"{who} does not let us ask {command}") from None
     except redis.ResponseError as error:
         if "cluster support disabled" in str(error):
             raise ConfigError(
-                f"{place} of {address} is no cluster; write redis:// instead of redis+cluster://"
+                f"{who} is no cluster; write redis:// instead of redis+cluster://"
             ) from None
-        log.warning("%s of %s: %s", place, address, error)
+        log.warning("%s: %s", who, error)
+        raise StoreUnavailableError(f"{place}: {error}") from None
     except (redis.RedisError, OSError) as error:
-        _raise_if_untrusted(error, f"{place} of {address}")
-        log.debug("%s of %s: %s", place, address, error)
+        _raise_if_untrusted(error, who)
+        raise StoreUnavailableError(f"{place}: {error}") from None
     finally:
-        client.close()
+        line.close()
 
 
 class _Line:
@@ -259,6 +269,7 @@ class _Line:
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
+        self.connect = connection.connect
         self.close = connection.disconnect
 
     def execute_command(self, *words: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ import redis
 
 from chasquimq import Queue, Worker
 from chasquimq.address import Credentials
-from chasquimq.errors import AccessError
+from chasquimq.errors import AccessError, StoreError
 from chasquimq.server import Server
 from tests.ha.crowd import Crowd
 from tests.ha.kit import Cluster, Watched, client
@@ -65,6 +66,26 @@ async def refused(url: str, name: str, old: Callable[[str | None], Credentials])
             await door
         assert FIRST not in "".join(traceback.format_exception(caught.value))
     await queue.close()
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+async def test_who_has_no_auth_does_not_make_us_log_the_password(
+    dialect: Dialect,
+    kind: str,
+    queue_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Such a server answers an unknown command by repeating its arguments."""
+    monkeypatch.setenv("SENTINELS_WORD", FIRST)
+    config = {"rename-command": ("AUTH", "elsewhere"), "cluster-enabled": "yes"}
+    with Server(binary_for(dialect), config=config) as server, caplog.at_level(logging.DEBUG):
+        url = f"redis+{kind}://{USER}:{FIRST}@127.0.0.1:{server.port}"
+        url += "/m?sentinel_password_env=SENTINELS_WORD" if kind == "sentinel" else ""
+        with pytest.raises(StoreError, match="does not take AUTH") as caught:
+            await Queue(queue_name, redis_url=url).add("a", 1)
+    assert FIRST not in "".join(traceback.format_exception(caught.value))
+    assert FIRST not in caplog.text
 
 
 @pytest.mark.timeout(120)
