@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 
 # What stands between a colon and the last @ of a URL, and what a parameter calls a secret. It
-# may take away too much; too little would be worse.
-_IN_URL = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^ \t\n\v\f\r]*@", re.IGNORECASE)
+# may take away too much; too little would be worse. Strangers choose the text, so nothing here
+# may look at a part of it more than a few times: hence word by word, and no `.*` behind `.*`.
+_WORD = re.compile(r"[^ \t\n\v\f\r]+")
+_LOGIN = re.compile(r"(?<=[a-z0-9+.-])://[^\s:/@]*:", re.IGNORECASE)
 _NAMED = re.compile(
-    r"(\b(?:password|passwd|pwd|secret|api_?key|access_?token|auth_?token)\b"
+    r"(\b(?:\w*_)?(?:password|passwd|pwd|secret|api_?key|access_?token|auth_?token)\b"
     r"[\"']?\s*(?:=>|[=:])\s*)"
-    r"(\"[^\"]*\"|'[^']*'|\{[^{}]*\}|\[[^\[\]]*\]|[^\s,;&\"')}\]]+)",
-    re.IGNORECASE,
+    r"([bru]{0,2}\"[^\"\\]*(?:\\.[^\"\\]*)*\"|[bru]{0,2}'[^'\\]*(?:\\.[^'\\]*)*'"  # as repr has it
+    r"|\{[^{}]*\}|\[[^\[\]]*\]|[\"']?[^\s,;&\"')}\]]+)",  # the last: also a text without an end
+    re.IGNORECASE | re.DOTALL,
 )
 HIDDEN = "***"
 
@@ -34,9 +37,16 @@ def shown_json(text: str) -> str:
 
 def discreet(text: str) -> str:
     """The same text without the passwords in its URLs, and without what it calls a secret."""
-    if "://" in text:
-        text = _IN_URL.sub(rf"\1:{HIDDEN}@", text)
+    if "://" in text and "@" in text:
+        text = _WORD.sub(_without_login, text)
     return _NAMED.sub(rf"\1{HIDDEN}", text)
+
+
+def _without_login(word: re.Match[str]) -> str:
+    text = word[0]
+    last = text.rfind("@")
+    login = _LOGIN.search(text, 0, last) if last > 0 else None
+    return text if login is None else f"{text[: login.end()]}{HIDDEN}{text[last:]}"
 
 
 def _escaped(character: str) -> str:

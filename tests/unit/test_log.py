@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from chasquimq.cli.log import AsJson, AsText, set_up
+from chasquimq.cli.log import LONGEST, AsJson, AsText, set_up
 from chasquimq.errors import ConfigError
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ \S+ ")
@@ -179,6 +179,20 @@ def test_arguments_that_do_not_fit_are_shown_all_the_same() -> None:
 
 def test_a_long_message_is_cut() -> None:
     assert len(AsText().format(record("x" * 1_000_000))) < 20_000
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://me:hunter22hunter22@host",  # not a secret
+        "password='hunter22hunter22'",  # not a secret
+    ],
+)
+def test_a_cut_leaves_no_half_of_a_password(url: str) -> None:
+    """Wherever in it the end of what is shown falls."""
+    for beside in range(len(url) + 1):
+        line = AsText().format(record("x" * (LONGEST - beside - 1) + " " + url))
+        assert "hunter22" not in line
 
 
 # -- set_up ----------------------------------------------------------------------------------------

@@ -50,6 +50,11 @@ def test_whatever_it_is_it_is_printable_and_not_too_long(text: str, widest: int)
         ('"secret" => "abc def", x', '"secret" => ***, x'),
         ('{"secret": {"of": "abc"}, "db": 1}', '{"secret": ***, "db": 1}'),
         ("pwd=['a', 'b'] and", "pwd=*** and"),
+        ("{'password': b'abc def', 'db': 1}", "{'password': ***, 'db': 1}"),
+        (r"""{'password': 'a\'b"cd', 'db': 1}""", "{'password': ***, 'db': 1}"),
+        (r'{"secret": "a\"bcd", "db": 1}', '{"secret": ***, "db": 1}'),
+        ("password='abcd", "password=***"),
+        ("REDIS_PASSWORD=abc db_pwd: 'def'", "REDIS_PASSWORD=*** db_pwd: ***"),
         ("the password is wrong", "the password is wrong"),
         ("passwords=3", "passwords=3"),
     ],
@@ -62,3 +67,12 @@ def test_a_password_is_taken_out(text: str, seen: str) -> None:
 def test_no_part_of_a_password_in_a_url_is_left(password: str) -> None:
     text = f"redis://user:{password}MARK@host/0"
     assert "MARK" not in discreet(text)
+
+
+@pytest.mark.parametrize(
+    "part", ["a.", "a://:", "a-://", "password='", 'password="\\', "pwd={[", "_secret", " @ ://"]
+)
+def test_a_stranger_s_text_takes_as_long_as_it_is_long(part: str) -> None:
+    """Twice as long a text, twice the time: if it grew with the square, this would take hours."""
+    for text in (part * 200_000, part * 200_000 + "://"):
+        assert len(discreet(text)) <= len(text) + 3

@@ -107,7 +107,7 @@ def _message(record: logging.LogRecord) -> str:
         text = record.getMessage()
     except Exception:  # its arguments do not fit: better a rough line than none
         text = f"{record.msg} {record.args!r}"
-    return discreet(_cut(text))
+    return _told(text)
 
 
 def _said(record: logging.LogRecord) -> str:
@@ -121,7 +121,7 @@ def _trace(record: logging.LogRecord) -> str:
         text = record.exc_text or ""
     if record.stack_info:
         text += record.stack_info
-    return discreet(_cut(text.rstrip("\n")))
+    return _told(text.rstrip("\n"))
 
 
 def _extras(record: logging.LogRecord) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _extras(record: logging.LogRecord) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Fit for JSON: texts discreet, keys text, nothing that JSON has no word for."""
     if isinstance(value, str):
-        return discreet(_cut(value))
+        return _told(value)
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -148,9 +148,14 @@ def _plain(value: Any) -> Any:
 
 def _word(value: object) -> str:
     try:
-        return discreet(_cut(str(value)))
+        return _told(str(value))
     except Exception:
         return f"<{type(value).__name__}>"
+
+
+def _told(text: str) -> str:
+    """Cut last: half of a URL does not look like one, and would show half of its password."""
+    return _cut(discreet(text[: 4 * LONGEST]))
 
 
 def _cut(text: str) -> str:

@@ -34,7 +34,7 @@ from chasquimq.cli.crew.message import (
 )
 from chasquimq.cli.exits import Exit
 from chasquimq.observe.probe import Depths
-from chasquimq.text import shown
+from chasquimq.text import discreet, shown
 
 CHILD = "chasquimq.cli.crew.child"
 LONGEST_LINE = 64 * 2**20  # of what a process says
@@ -98,7 +98,7 @@ class Member:
         else:
             how = f"ended with exit code {code}"
         words = self.failure.text if self.failure is not None else self.last_words
-        return f"{how}: {shown(words, 300)}" if words else how
+        return f"{how}: {shown(discreet(words), 300)}" if words else how
 
     # -- telling ---------------------------------------------------------------------------------
 
