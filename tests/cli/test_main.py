@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import redis
 
 from chasquimq._version import __version__
 from chasquimq.cli import main
+from tests.cli.crew import ROOT, TARGET, add
+from tests.cli.kit import Chasqui
 
 CHASQUI = [sys.executable, "-m", "chasquimq"]
 
@@ -56,3 +59,33 @@ def test_a_server_runs_until_it_is_told_to_stop(number: signal.Signals) -> None:
         assert command.wait(10) == 0
     with pytest.raises(redis.ConnectionError):
         client.ping()
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+def test_a_stream_that_the_caller_has_closed_stops_no_command(
+    native: Chasqui, queue_name: str, closed: tuple[int, ...]
+) -> None:
+    """As a daemon may be started, or by `>&-`."""
+    add(native.server, queue_name, "nap", 2)
+    env = {**native.env, "CREW_QUEUE": queue_name}
+
+    def close() -> None:
+        for number in closed:
+            os.close(number)
+
+    for words in (["--version"], ["inspect"], ["worker", TARGET, "--burst"], ["inspect", "--json"]):
+        ended = subprocess.run(
+            [*CHASQUI, *words],
+            env=env,
+            cwd=ROOT,
+            capture_output=True,
+            preexec_fn=close,
+            timeout=60,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr.decode()
+        assert b"Traceback" not in ended.stderr
+        if words == ["inspect", "--json"] and 1 not in closed:
+            assert ended.stdout.startswith(b"[{")
+    done = native.server.client().lrange(f"{queue_name}:ended", 0, -1)
+    assert len(done) == 2

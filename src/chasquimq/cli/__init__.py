@@ -6,6 +6,7 @@ command line: they take longer than the answer. Everything else goes to `app.py`
 
 from __future__ import annotations
 
+import os
 import sys
 
 TYPE_CHECKING = False  # `typing` would take as long as the answer
@@ -21,7 +22,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; answers how it ended, as `exits.py` has it."""
     from chasquimq.cli.brief import answered
 
+    _open_streams()
     return 0 if answered(sys.argv[1:] if argv is None else argv) else _run(argv)
+
+
+def _open_streams() -> None:
+    """Whoever calls us may have closed stdin, stdout or stderr. What is opened next would get its
+    number: a socket as a process's stdin, and uvloop ends such a process."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)  # the lowest that is free: its own
+            os.set_inheritable(handle, True)
+            setattr(sys, name, os.fdopen(handle, "r" if name == "stdin" else "w"))
 
 
 def _run(argv: Sequence[str] | None) -> int:
