@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,74 @@ def test_a_queue_of_a_hostile_name_spoils_no_list(own_server: DialectServer) -> 
     for words in (("inspect",), ("watch", "--count", "1"), ("doctor",), ("inspect", "--json")):
         ended = Chasqui(own_server).call(*words)
         assert strange(ended.out + ended.err) == [], ended
+
+
+LAST = f"{2**64 - 1}-{2**64 - 1}"  # no stream has a place behind it
+
+
+def test_no_queue_keeps_the_others_from_being_shown(own_server: DialectServer) -> None:
+    """Who may write to one queue of a server only: its numbers are theirs to choose."""
+    client, chasqui = own_server.client(), Chasqui(own_server)
+    client.xadd(wire.Keys("innocent").stream, {"d": "x"})
+    last, never = wire.Keys("last"), wire.Keys("never")
+    client.xgroup_create(last.stream, "default", LAST, mkstream=True)
+    for score in ("-inf", "inf", "-1e300"):
+        client.zadd(never.delayed, {f"x{score}": score})
+        client.zadd(never.repeat, {f"x{score}": score})
+    for words in (("inspect",), ("watch", "--count", "1"), ("doctor", "--quick"), ("doctor",)):
+        for json_too in ((), ("--json",)):
+            ended = chasqui.call(*words, *json_too)
+            assert ended.code in (0, 5) and ended.err == "", ended
+            assert all(name in ended.out for name in ("innocent", "last", "never"))
+            assert "not-looked-at" not in ended.out
+
+
+def test_the_last_entry_that_a_stream_can_have_is_shown_like_others(desk: Desk) -> None:
+    keys, client = desk.keys, desk.redis
+    row = {"d": envelope("mine"), "n": "x", "e": "active", "id": "mine", "reason": "x"}
+    for key in (keys.stream, keys.dlq, keys.events):
+        for entry_id in (*(f"{number}-1" for number in range(1, 10)), LAST):  # a page has ten
+            client.xadd(key, row, id=entry_id)
+    client.xgroup_create(keys.stream, "default", "0")
+    client.xreadgroup("default", "me", {keys.stream: ">"}, count=10)
+    for words in (
+        ("jobs", "list", desk.name),
+        ("jobs", "list", desk.name, "--state", "running"),
+        ("jobs", "list", desk.name, "--state", "waiting"),
+        ("jobs", "list", desk.name, "--state", "dead"),
+        ("jobs", "show", desk.name, "mine"),
+        ("jobs", "show", desk.name, LAST),
+        ("dlq", "peek", desk.name, "--by", "reason"),
+        ("dlq", "export", desk.name, "-"),
+        ("inspect", desk.name),
+    ):
+        ended = Chasqui(desk.server).call(*words)
+        assert ended.code == 0, ended
+        assert words[0] != "dlq" or "10" in ended.out + ended.err
+
+
+def test_an_id_that_looks_like_an_entry_s_and_is_none_is_looked_for(desk: Desk) -> None:
+    job_id = f"{2**64}-0"
+    with Queue(desk.name, redis_url=desk.server.url) as door:
+        door.add("x", None, job_id=job_id)
+    ended = Chasqui(desk.server).call("jobs", "show", desk.name, job_id)
+    assert ended.code == 0 and job_id in ended.out, ended
+
+
+@pytest.mark.parametrize("name", ["--fix", "--redis-url=redis://somewhere.invalid", "-y", "a 'b"])
+def test_no_name_becomes_an_option_in_a_line_to_paste(server: DialectServer, name: str) -> None:
+    client, keys, chasqui = server.client(), wire.Keys(name), Chasqui(server)
+    client.xadd(keys.dlq, {"d": "x"})
+    client.set(keys.paused, 1)
+    client.zadd(keys.repeat, {name: 9e12})
+    client.hset(keys.spec(name), "spec", "x")
+    found = json.loads(chasqui.call("doctor", "--quick", "--json", "--", name).out)
+    lines = {one["code"]: one["fix"] for one in found if one["queue"] == name}
+    for code in ("queue.paused", "queue.dead", "queue.spec-unreadable"):
+        ended = chasqui.call(*shlex.split(lines[code])[1:])
+        assert ended.code == 0, ended
+    assert not client.exists(keys.paused, keys.repeat)
+    client.delete(keys.dlq)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -11,7 +11,7 @@ local from, left, count = string.format('%.0f', math.max(since, 0)), tonumber(AR
 while left > 0 do -- by tens: a body may be large
   local page = redis.call('XRANGE', KEYS[1], from, '+', 'COUNT', math.min(left, 10))
   count, left = count + #page, left - #page
-  if #page < 10 then break end
-  from = '(' .. page[#page][1]
+  from = '(' .. (page[#page] or {''})[1]
+  if #page < 10 or from == '(18446744073709551615-18446744073709551615' then break end
 end
 return count

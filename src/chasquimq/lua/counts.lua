@@ -16,7 +16,8 @@ for _, row in ipairs(known) do
 end
 local length, read_to = redis.call('XLEN', KEYS[1]), group['last-delivered-id']
 local first = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
-local coming = redis.call('XRANGE', KEYS[1], '(' .. read_to, '+', 'COUNT', 1)[1]
+-- Without raising: behind the last id that there can be lies nothing, which Redis calls an error.
+local coming = redis.pcall('XRANGE', KEYS[1], '(' .. read_to, '+', 'COUNT', 1)[1]
 local waiting, age = coming and length or 0, -1
 if coming and coming[1] ~= first[1] then
   -- In front of those that wait lie some that were delivered, usually all that are pending. Not if

@@ -9,6 +9,7 @@ from chasquimq import wire
 from chasquimq.job import DeadEntry
 from chasquimq.store.link import Link
 from chasquimq.store.resp import Arg
+from chasquimq.store.walk import LAST
 from chasquimq.wire import Exported, Keys, Revival
 
 PAGE = 100  # a page, and a script call, has at most so many rows
@@ -35,6 +36,8 @@ class DeadLetters:
 
     async def page(self, after: str = "", until: str = END, count: int = PAGE) -> list[DeadRow]:
         """The oldest rows behind the entry `after`, up to the entry `until`."""
+        if after == LAST:
+            return []
         start = f"({after}" if after else "-"
         rows = await self._link.ask("XRANGE", self._keys.dlq, start, until, "COUNT", count)
         return [DeadRow(wire.unpack_dead(dlq_id, fields), fields) for dlq_id, fields in rows]

@@ -136,8 +136,8 @@ def _overview(keys: Keys, group: str, look: list[Any], counts: Any) -> Overview:
     problems = tuple(_problems(keys, kinds))
     if isinstance(counts, Exception) and not problems:
         raise as_error(counts, f"counting queue {keys.queue!r}")
-    next_ms = _moment(delayed[1])
-    fire_ms = None if repeat[0] == repeat[3] else _moment(repeat[1])
+    next_ms = moment(delayed[1])
+    fire_ms = None if repeat[0] == repeat[3] else moment(repeat[1])
     holdings = tuple(map(_holding, consumers or ()))
     return Overview(
         queue=keys.queue,
@@ -181,8 +181,8 @@ def _counts(found: Sequence[int]) -> Counts:
     return Counts(waiting, running, delayed, dead, repeatables, age_ms)
 
 
-def _moment(score: bytes | None) -> int | None:
-    """A score in ms; other programs may write what is none, and that never comes."""
+def moment(score: bytes | None) -> int | None:
+    """A score in ms; other programs may write what is none: infinite ones, too."""
     if score is None:
         return None
     return int(max(min(float(score), PAUSED_MS), 0))

@@ -9,7 +9,7 @@ from chasquimq.store import sighting
 from chasquimq.store.find import held_by, last_delivered
 from chasquimq.store.link import Link
 from chasquimq.store.sighting import Sighting, State
-from chasquimq.store.walk import FIRST_PAGE, Progress, Walk, ask_all, next_count
+from chasquimq.store.walk import FIRST_PAGE, LAST, Progress, Walk, ask_all, next_count
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import as_error
 
@@ -63,7 +63,7 @@ class Listing:
 
     async def _running(self, most: int) -> AsyncIterator[list[Sighting]]:
         key, start, count = self._keys.stream, "-", FIRST_PAGE
-        while most > 0:
+        while most > 0 and start != f"({LAST}":
             count = min(count, most)
             [held] = await self._link.ask_each(("XPENDING", key, self._group, start, "+", count))
             if isinstance(held, Exception):

@@ -15,7 +15,7 @@ State = Literal["waiting", "running", "delayed", "dead"]
 
 Row = tuple[bytes, list[bytes] | None]  # an entry's id and its fields; None: its body is gone
 
-_ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+_ENTRY_ID = re.compile(r"([0-9]{1,20})-([0-9]{1,20})")
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _ALPHABET = {digit: value for value, digit in enumerate("0123456789ABCDEFGHJKMNPQRSTVWXYZ")}
 _STAMP = 10  # characters of an id that tell the time
@@ -58,7 +58,9 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_entry_id(text: str) -> bool:
-    return _ENTRY_ID.fullmatch(text) is not None
+    """Whether Redis would take it for one: parts of more than 64 bits are an error there."""
+    parts = _ENTRY_ID.fullmatch(text)
+    return parts is not None and all(int(part) < 2**64 for part in parts.groups())
 
 
 def entry_ms(entry_id: str) -> int:

@@ -15,6 +15,7 @@ from chasquimq.wire.fault import as_error
 PAGE = 500  # rows of an answer, at the most
 PAGE_BYTES = 4_000_000  # about as much as an answer brings: jobs may be large
 FIRST_PAGE = 10  # nobody knows yet how large they are
+LAST = f"{2**64 - 1}-{2**64 - 1}"  # Redis refuses to look behind it, where nothing can lie
 
 Progress = Callable[[int], None]  # so many more rows were looked at
 
@@ -29,7 +30,7 @@ class Walk:
     ) -> AsyncIterator[list[Row]]:
         """Entries of a stream from `start` on, or back to it; none of the pages is empty."""
         count, end = FIRST_PAGE, "+"
-        while most > 0:
+        while most > 0 and start != f"({LAST}":
             count = min(count, most)
             ends = (end, start) if newest_first else (start, end)
             verb = "XREVRANGE" if newest_first else "XRANGE"

@@ -7,7 +7,7 @@ alerts and scripts go by them. `docs/reference/doctor.md` explains each.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -125,11 +125,15 @@ class Shell:
         scheme = "rediss" if self._address.tls else "redis"
         return f"export CHASQUI_REDIS_URL={scheme}+cluster://{endpoint}"
 
-    def chasqui(self, *words: object) -> str:
-        where: list[str] = []
+    def chasqui(self, command: str, *names: str, options: Sequence[str] = ()) -> str:
+        """`names`: of queues and specs, which strangers chose. None of them becomes an option."""
+        where: list[str] = [*options]
         if self._given.password is None and str(self._given) != DEFAULT_URL:
-            where = ["--redis-url", str(self._given)]
-        return shlex.join(["chasqui", *map(str, words), *where])
+            where += ["--redis-url", str(self._given)]
+        words = [*names, *where]
+        if any(name.startswith("-") for name in names):
+            words = [*where, "--", *names]
+        return shlex.join(["chasqui", *command.split(), *words])
 
     def _place(self) -> list[str]:
         address, words = self._address, []

@@ -185,7 +185,7 @@ def _flow(book: Book, facts: QueueFacts, shell: Shell, patience: Patience) -> No
 
 
 def _holders(book: Book, facts: QueueFacts, shell: Shell, patience: Patience) -> None:
-    repair = shell.chasqui("doctor", facts.queue, "--fix")
+    repair = shell.chasqui("doctor", facts.queue, options=["--fix"])
     stuck = [one for one in facts.holders if one.stuck]
     if stuck and facts.paused is None:
         total, oldest = sum(one.stuck for one in stuck), max(one.oldest_ms for one in stuck)
@@ -238,7 +238,7 @@ def _stream(book: Book, facts: QueueFacts, shell: Shell, native: bool) -> None:
         book.add(
             "queue.other-group",
             f"there is no group {facts.group!r} here, but {named}: if your workers' is one, say so",
-            fix=shell.chasqui("doctor", facts.queue, "--group", others[0]),
+            fix=shell.chasqui("doctor", facts.queue, options=["--group", others[0]]),
             groups=list(facts.groups),
         )
     elif others:
@@ -284,7 +284,7 @@ def _stream(book: Book, facts: QueueFacts, shell: Shell, native: bool) -> None:
 
 def _streams(book: Book, facts: QueueFacts, shell: Shell) -> None:
     dead, lately = facts.counts.dead, facts.dead_lately
-    look = shell.chasqui("dlq", "peek", facts.queue)
+    look = shell.chasqui("dlq peek", facts.queue)
     numbers: dict[str, Any] = {"dead": dead, "last_hour": lately, "default_limit": DEAD_LIMIT}
     hour = f"{lately}{'+' if lately >= LATELY else ''} of them in the last hour"
     if dead >= NEAR * DEAD_LIMIT:
@@ -292,7 +292,7 @@ def _streams(book: Book, facts: QueueFacts, shell: Shell) -> None:
             "queue.dead-full",
             f"dead jobs: {dead:,}, {hour}; that is {dead / DEAD_LIMIT:.0%} of the default "
             "dlq_max_stream_len, beyond which a trimming worker throws the oldest away",
-            fix=shell.chasqui("dlq", "export", facts.queue),
+            fix=shell.chasqui("dlq export", facts.queue),
             **numbers,
         )
     elif lately >= GROWING:

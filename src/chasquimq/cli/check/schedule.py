@@ -49,7 +49,7 @@ def _leaders(book: Book, facts: QueueFacts, shell: Shell) -> None:
                 "queue.lock-forever",
                 f"the {role}'s lock is held by {shown(lock.holder, 60)!r} and never expires: "
                 "nobody else will ever take its place",
-                fix=shell.chasqui("doctor", facts.queue, "--fix"),
+                fix=shell.chasqui("doctor", facts.queue, options=["--fix"]),
                 remedy=f"{role}-lock",
                 holder=lock.holder,
             )
@@ -82,10 +82,10 @@ def _late(
 
 def _specs(book: Book, facts: QueueFacts, shell: Shell) -> None:
     def remove(key: str) -> str:
-        return shell.chasqui("repeatable", "remove", facts.queue, key)
+        return shell.chasqui("repeatable remove", facts.queue, key)
 
     def resume(key: str) -> str:
-        return shell.chasqui("repeatable", "resume", facts.queue, key)
+        return shell.chasqui("repeatable resume", facts.queue, key)
 
     _broken(book, "queue.spec-unreadable", facts.unreadable,
             "repeatable jobs that cannot be read and never fire", remove)  # fmt: skip
@@ -95,7 +95,7 @@ def _specs(book: Book, facts: QueueFacts, shell: Shell) -> None:
         book.add(
             "queue.spec-paused",
             f"paused repeatable jobs: {facts.spec_pauses:,}",
-            fix=shell.chasqui("repeatable", "list", facts.queue),
+            fix=shell.chasqui("repeatable list", facts.queue),
             paused=facts.spec_pauses,
         )
     unlisted = [key for key, recipe in facts.unlisted if recipe]
@@ -105,7 +105,7 @@ def _specs(book: Book, facts: QueueFacts, shell: Shell) -> None:
             "queue.spec-empty",
             f"repeatable jobs without a recipe, of which only a rest is left: {len(empty):,}, "
             f"{_keys(empty)}",
-            fix=shell.chasqui("doctor", facts.queue, "--fix"),
+            fix=shell.chasqui("doctor", facts.queue, options=["--fix"]),
             remedy="specs",
             keys=[key.decode(errors="backslashreplace") for key in empty[:100]],
         )

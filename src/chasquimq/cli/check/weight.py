@@ -62,7 +62,7 @@ def check_weight(facts: QueueFacts, shell: Shell) -> list[Finding]:
             "queue.index-lost",
             f"side-indexes that lead to no delayed job (it was moved or removed by hand): "
             f"{len(facts.lost_indexes):,}. They expire an hour after it would have been due",
-            fix=shell.chasqui("doctor", facts.queue, "--fix"),
+            fix=shell.chasqui("doctor", facts.queue, options=["--fix"]),
             remedy="indexes",
             count=len(facts.lost_indexes),
         )

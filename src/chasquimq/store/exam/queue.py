@@ -15,7 +15,7 @@ import msgspec
 from chasquimq.errors import WireError
 from chasquimq.job import Counts
 from chasquimq.store.hold import GIVEN_BACK_MS
-from chasquimq.store.inspect import Inspect
+from chasquimq.store.inspect import Inspect, moment
 from chasquimq.store.link import Link
 from chasquimq.store.resp import pairs, text
 from chasquimq.store.specs import Specs
@@ -172,7 +172,7 @@ async def _late(link: Link, key: bytes, now_ms: int) -> tuple[int, int]:
     count, first = await _all(
         link, ("ZCOUNT", key, "-inf", now_ms), ("ZRANGE", key, 0, 0, "WITHSCORES")
     )
-    return int(count), max(now_ms - int(float(first[1])), 0) if count else 0
+    return int(count), max(now_ms - (moment(first[1]) or 0), 0) if count else 0
 
 
 async def _lock(link: Link, key: bytes, right: bool) -> Lock | None:
