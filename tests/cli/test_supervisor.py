@@ -126,6 +126,17 @@ def test_sighup_exchanges_processes_without_a_gap(
         assert crew.ends() == 0
 
 
+def test_a_stop_in_the_middle_of_an_exchange_is_no_failed_exchange(
+    native: Chasqui, queue_name: str, tmp_path: Path
+) -> None:
+    with Crew(native, queue_name, out=tmp_path) as crew:
+        crew.begins().signal(signal.SIGHUP)
+        crew.hears("exchanging 1 processes")  # its successor is being started
+        crew.signal(signal.SIGTERM)
+        assert crew.ends() == 0
+        assert "ERROR" not in crew.said
+
+
 def test_a_process_is_replaced_after_so_many_jobs(
     native: Chasqui, queue_name: str, tmp_path: Path
 ) -> None:

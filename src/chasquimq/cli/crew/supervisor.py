@@ -159,6 +159,8 @@ class Supervisor:
             slot.exchanged.clear()
             slot.exchange.set()
             await first(slot.exchanged, self._stop)
+            if self._stop.is_set():
+                break
             if slot.member is old:
                 log.error("process %d could not be exchanged; the others stay", slot.index + 1)
                 break
