@@ -43,6 +43,7 @@ _CURES = {
     **dict.fromkeys((9, 10), "renew it, or look at the clocks"),
     **dict.fromkeys((62, 64), "connect to a name that stands in it"),
 }
+_NO_PORT = -1
 _UNREADABLE = "cannot be read; percent-encode special characters in it"
 
 # Asked before every AUTH with "host:port" (None for a unix socket), so tokens may rotate.
@@ -190,10 +191,9 @@ def read_url(url: str, *, tls: bool = False) -> Address:
     """Read a URL; `tls=True` asks for TLS whatever the scheme says."""
     if not _SCHEME.match(url):
         url = f"redis://{url}"
-    try:
-        parts = _split(url)
-    except ValueError:
-        raise _bad(url, _UNREADABLE) from None
+    parts = _split(url)
+    if parts is None:
+        raise _bad(url, _UNREADABLE)
     # A raw `/`, `?` or `#` in a password puts the rest of it where paths and options belong.
     # No message may show those, and nobody wants to connect to what stands before them.
     if "@" in f"{parts.path}{parts.query}{parts.fragment}":
@@ -206,10 +206,9 @@ def read_url(url: str, *, tls: bool = False) -> Address:
         return _read_places(url, parts, options, kind, tls=tls or scheme == "rediss")
     if kind:
         raise _bad(url, _SCHEMES)
-    try:
-        port = parts.port
-    except ValueError:
-        raise _bad(url, _UNREADABLE) from None
+    port = _port(parts)
+    if port == _NO_PORT:
+        raise _bad(url, _UNREADABLE)
     username, password = _login(parts.username, parts.password)
     if parts.scheme == "unix":
         if parts.hostname or not parts.path:
@@ -230,12 +229,26 @@ def read_url(url: str, *, tls: bool = False) -> Address:
     )
 
 
-def _split(url: str) -> SplitResult:
+# Python's own errors quote what they could not read, which may be a password. An error of ours that
+# is raised while one of them is handled keeps it as its context, `from None` or not.
+
+
+def _split(url: str) -> SplitResult | None:
     """Newer Pythons refuse brackets beside a comma: several places are kept from them."""
     front, places, rest = _PARTS.fullmatch(url).groups()  # type: ignore[union-attr] # it has "://"
-    if "+" not in front or "," not in places:
-        return urlsplit(url)
-    return urlsplit(f"{front}places{rest}")._replace(netloc=places)
+    try:
+        if "+" not in front or "," not in places:
+            return urlsplit(url)
+        return urlsplit(f"{front}places{rest}")._replace(netloc=places)
+    except ValueError:
+        return None
+
+
+def _port(parts: SplitResult) -> int | None:
+    try:
+        return parts.port
+    except ValueError:
+        return _NO_PORT
 
 
 def _read_places(

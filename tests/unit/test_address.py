@@ -132,7 +132,10 @@ def everything_said_about(url: str) -> str:
         address = read_url(url)
         address.ssl_context()
     except ConfigError as error:
-        return "".join(traceback.format_exception(error)) + repr(error)
+        behind, kept = error.__context__, ""
+        while behind is not None:  # tools show it, too, though Python's own traceback does not
+            behind, kept = behind.__context__, f"{kept} {behind!r}"
+        return "".join(traceback.format_exception(error)) + repr(error) + kept
     parts = msgspec.structs.asdict(address)
     return f"{address} {address!r} {address.password} {address.password!r} {parts} {hide(url)}"
 
