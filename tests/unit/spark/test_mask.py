@@ -98,6 +98,13 @@ def test_large_payloads_are_cut_after_their_secrets_are_hidden() -> None:
     assert shown == '{"secret":"***","re…'
 
 
+def test_a_url_in_which_a_payload_is_cut_shows_no_half_of_its_password() -> None:
+    for beside in range(60):
+        text = "x" * (100 - beside) + " redis://user:" + CANARY * 5 + "@host"
+        shown = Redaction(widest=100).payload(json.dumps({"a": text}))
+        assert shown is not None and CANARY[:3] not in shown
+
+
 def test_half_a_character_is_spelled_out() -> None:
     assert redaction.payload('{"a": "\\ud800"}') == '{"a":"\\ud800"}'
 

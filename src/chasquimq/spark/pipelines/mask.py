@@ -140,8 +140,9 @@ class Redaction:
                 return _dump(self._of(json.loads(value)))
             except ValueError:
                 pass
-        # More would not be shown; and a key stands in front of its value, so none is cut off.
-        return self.text(value[: self._widest]) or ""
+        # What is far behind the end of what is shown is not looked at. Not at once behind it: a key
+        # stands in front of its value, but the @ of a URL tells that there was a password.
+        return self.text(value[: self._widest + BEYOND]) or ""
 
     def _is_secret(self, value: Any) -> bool:
         return isinstance(value, str) and len(value) <= 64 and bool(self._names.search(value))
@@ -154,6 +155,7 @@ _VALUE = (
     r"(?:\\+[\"'].*?(?:\\+[\"']|$)|\"[^\"\\]*(?:\\.[^\"\\]*)*(?:\"|$)|"
     r"'[^'\\]*(?:\\.[^'\\]*)*(?:'|$)|[\[{(].*|[^,;\n\"'}\])]+)"
 )
+BEYOND = 4_096  # characters: longer than a password
 _NAMING = frozenset(("name", "key", "field", "header", "property", "k"))
 _BEARER = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{6,}", re.IGNORECASE)
 _dump: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
