@@ -35,6 +35,14 @@ def shown_json(text: str) -> str:
     return "".join(one if one.isprintable() or one == "\n" else _escaped16(one) for one in text)
 
 
+def said(error: BaseException) -> str:
+    """What an exception says of itself; nothing, where asking it only raises another one."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def discreet(text: str) -> str:
     """The same text without the passwords in its URLs, and without what it calls a secret."""
     if "://" in text and "@" in text:

@@ -43,6 +43,7 @@ from chasquimq.observe.guard import guarded
 from chasquimq.observe.metrics import attached
 from chasquimq.observe.stream import EventStream
 from chasquimq.store import Dialer, Store
+from chasquimq.text import said
 from chasquimq.trace import Tracing
 
 Handlers = Handler | Mapping[str, Handler | Route] | Router
@@ -291,7 +292,7 @@ class Worker:
             if not self._closed:
                 await self._consumer.run()
         except BaseException as error:
-            self._health = Health(state="failed", problems=(str(error) or type(error).__name__,))
+            self._health = Health(state="failed", problems=(said(error) or type(error).__name__,))
             raise
         else:
             self._health = Health(state="stopped")

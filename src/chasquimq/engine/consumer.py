@@ -34,6 +34,7 @@ from chasquimq.handler import OnError, Router
 from chasquimq.happening import Announce, GivenBack, LeasesLost, Reconnected
 from chasquimq.health import Health, State
 from chasquimq.store import Jobs, Link, Row, Store, build
+from chasquimq.text import said
 from chasquimq.trace import Tracing
 
 log = logging.getLogger(__name__)
@@ -140,7 +141,7 @@ class Consumer:
                 raise self._failure
         except BaseException as error:
             self.state = "failed"
-            self.pulse.end(Health(state="failed", problems=(str(error) or type(error).__name__,)))
+            self.pulse.end(Health(state="failed", problems=(said(error) or type(error).__name__,)))
             raise
         self.state = "stopped"
         self.pulse.end(Health(state="stopped"))

@@ -18,6 +18,7 @@ from chasquimq.happening import Announce, Buried, Completed, Failed, RetrySchedu
 from chasquimq.job import Again, Dead, Envelope
 from chasquimq.policy.verdict import judge
 from chasquimq.store import Holder, Jobs, Kept
+from chasquimq.text import said
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class Outcomes:
     ) -> Again | Dead:
         envelope, name, raw_name, ran, _, unique = opened
         ran += 1
-        text = str(error) or type(error).__name__
+        text = said(error) or type(error).__name__
         timed_out = isinstance(error, TimeLimitError)
         self._announce(Failed(envelope.id, name, ran, duration_us, text, timed_out))
         verdict = judge(envelope, ran, error, self._options.retry, random.randrange)
@@ -140,7 +141,7 @@ class Outcomes:
             unique=unique,
             attempt=dead.attempt,
             error_type=type(error).__name__ if error is not None else None,
-            error=str(error) if error is not None else None,
+            error=said(error) if error is not None else None,
         )
         options = self._options.dead
         trim = options.max_len if options.on_full == "trim" else 0
@@ -167,7 +168,8 @@ class Outcomes:
 
 def _unkept(error: Exception) -> UnrecoverableError:
     """Running it again would only end the same way, so it is buried, and says why."""
-    return UnrecoverableError(f"what the handler returned cannot be kept as its result: {error}")
+    why = said(error) or type(error).__name__
+    return UnrecoverableError(f"what the handler returned cannot be kept as its result: {why}")
 
 
 def _holder(envelope: Envelope) -> Holder:

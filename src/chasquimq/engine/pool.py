@@ -289,7 +289,10 @@ class Pool:
             told = self._on_error(opened[4], error, verdict)
             if inspect.isawaitable(told):
                 await told
-        except Exception:
+        except (Exception, asyncio.CancelledError) as failure:
+            task = asyncio.current_task()
+            if not isinstance(failure, Exception) and (task is None or task.cancelling()):
+                raise  # we are told to stop; else the cancellation is its own affair
             log.exception("on_error failed for job %s", shown(opened[0].id, 200))
 
 

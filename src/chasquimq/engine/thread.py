@@ -12,11 +12,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import logging
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from queue import SimpleQueue
 from typing import Any
+
+log = logging.getLogger(__name__)
 
 Function = Callable[[Any], Any]
 
@@ -93,14 +96,29 @@ class Threads:
 
     def _hand_over(self) -> None:
         going, self._going = self._going, []
-        while self._started < min(self.busy, self.limit):
-            self._started += 1
-            # A daemon, because a function that is stuck must not hold up the process's end.
-            threading.Thread(
-                target=self._serve, name=f"chasqui-job-{self._started}", daemon=True
-            ).start()
+        try:
+            while self._started < min(self.busy, self.limit):
+                self._start()
+        except RuntimeError as error:  # the system has no more threads for us
+            if not self._started:
+                self._refuse(going, error)
+                return
+            log.warning("%d threads have to do: %s", self._started, error)
         for errand in going:
             self._given.put(errand)
+
+    def _start(self) -> None:
+        name = f"chasqui-job-{self._started + 1}"
+        # A daemon, because a function that is stuck must not hold up the process's end.
+        threading.Thread(target=self._serve, name=name, daemon=True).start()
+        self._started += 1
+
+    def _refuse(self, errands: Iterable[Errand], error: Exception) -> None:
+        """They cannot run, and fail: nobody else would ever end them."""
+        for errand in errands:
+            errand.raised, errand.value = True, error
+            self._ended.append(errand)
+        self._take_back()
 
     def _serve(self) -> None:
         """A thread's life."""
