@@ -285,8 +285,10 @@ class Queue(Care):
         self._closed = True
         session, self._session = self._session, None
         if session is not None and session.loop is asyncio.get_running_loop():
-            await dismiss(self._place, session)
-            await session.close()
+            try:
+                await dismiss(self._place, session)
+            finally:  # whoever has no patience for the goodbyes leaves nothing open, either
+                await session.close()
 
     async def __aenter__(self) -> Queue:
         return self

@@ -10,7 +10,9 @@ from typing import Any
 import redis
 
 from chasquimq import Job, Queue, Worker, wire
+from chasquimq.engine.producer import Producer
 from chasquimq.job import Envelope
+from chasquimq.store.pipe import Pipe
 from tests.servers import DialectServer
 
 Handler = Callable[[Job], Awaitable[Any] | Any]
@@ -100,6 +102,19 @@ class Desk:
         for _ in range(deliveries - 1):
             self.redis.xclaim(self.keys.stream, "default", consumer, 0, ids)
         return ids
+
+
+def producer_of(queue: Queue) -> Producer:
+    assert queue._session is not None and queue._session.live is not None
+    return queue._session.live
+
+
+def deafened(queue: Queue) -> tuple[Pipe, list[bytes]]:
+    """The connection of its adds, which hears no answer any more, and what it would have heard."""
+    pipe, unheard = producer_of(queue).link.pipe, list[bytes]()
+    assert pipe is not None
+    pipe.data_received = unheard.append  # type: ignore[method-assign]
+    return pipe, unheard
 
 
 async def eventually(holds: Callable[[], Any], timeout: float = 20.0) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from chasquimq import BackoffSpec, Job, QueueFullError, wire
+from chasquimq import BackoffSpec, Job, QueueFullError, UnconfirmedError, wire
 from chasquimq.job import RetryOverride
-from tests.engine.desk import Desk
+from tests.engine.desk import Desk, deafened, eventually
 
 ULID = set("0123456789ABCDEFGHJKMNPQRSTVWXYZ")
 
@@ -225,6 +225,27 @@ async def test_a_full_queue_refuses_and_keeps_what_it_has(desk: Desk) -> None:
     assert desk.waiting() == 6
 
 
+async def test_delayed_jobs_take_no_room_while_they_are_on_their_way(desk: Desk) -> None:
+    async with desk.queue(max_stream_len=10) as queue:
+        await queue.add("n", 0)
+        await queue.add("n", 0, delay_ms=3_600_000)  # from here on the server knows the script
+        pipe, unheard = deafened(queue)
+        later = [{"name": "n", "data": n, "delay_ms": 3_600_000} for n in range(20)]
+        adding = [asyncio.ensure_future(queue.add_bulk(later))]
+        adding.append(asyncio.ensure_future(queue.add("n", 0, delay_ms=3_600_000)))
+        await eventually(lambda: desk.delayed() == 22)
+        adding.append(asyncio.ensure_future(queue.add("n", 1)))
+        adding.append(asyncio.ensure_future(queue.add_bulk([{"name": "n", "data": 2}] * 8)))
+        await eventually(lambda: desk.waiting() == 10 or any(one.done() for one in adding))
+        full = queue.add("n", 3)  # those of which nothing is known yet take their room
+        with pytest.raises(QueueFullError, match="10 jobs of at most 10"):
+            await full
+        del pipe.data_received  # it hears again
+        pipe.data_received(b"".join(unheard))
+        await asyncio.gather(*adding)
+    assert (desk.waiting(), desk.delayed()) == (10, 22)
+
+
 async def test_a_short_lived_producer_meets_the_limit_too(desk: Desk) -> None:
     for number in range(5):
         desk.put(f"foreign-{number}")
@@ -272,6 +293,27 @@ async def test_a_queue_works_again_after_close_and_in_another_loop(desk: Desk) -
     await queue.add("n", 4)
     await queue.close()
     assert desk.waiting() == 4
+
+
+async def test_a_close_that_is_cut_off_leaves_no_connection(own_desk: Desk) -> None:
+    def connections() -> int:
+        return int(own_desk.redis.info("clients")["connected_clients"])
+
+    before = connections()
+    queue = own_desk.queue()
+    await queue.add("n", 1)
+    assert connections() == before + 2
+    own_desk.server.server.pause()
+    try:
+        adding = asyncio.ensure_future(queue.add("n", 2))
+        await asyncio.sleep(0)  # it is written before anything is waited for
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(queue.close(), 0.05)
+        with pytest.raises(UnconfirmedError):  # nobody would hear the answer
+            await adding
+    finally:
+        own_desk.server.server.resume()
+    await eventually(lambda: connections() == before)
 
 
 def redis_ms(desk: Desk) -> int:

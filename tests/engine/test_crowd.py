@@ -9,16 +9,11 @@ from typing import Any
 
 import pytest
 
-from chasquimq import Job, Queue, UnconfirmedError
-from chasquimq.engine.producer import CROWD, Producer
-from tests.engine.desk import Desk
+from chasquimq import Job, UnconfirmedError
+from chasquimq.engine.producer import CROWD
+from tests.engine.desk import Desk, producer_of
 
 ADDS = 100
-
-
-def producer_of(queue: Queue) -> Producer:
-    assert queue._session is not None and queue._session.live is not None
-    return queue._session.live
 
 
 @asynccontextmanager

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from chasquimq import Job, Queue, UnconfirmedError
-from tests.engine.desk import Desk
+from chasquimq import Job, Queue, QueueFullError, UnconfirmedError
+from chasquimq.store.pipe import Pipe
+from tests.engine.desk import Desk, deafened, eventually
 
 
 async def cutting(desk: Desk, queue: Queue, jobs: list[dict[str, Any]]) -> list[Any]:
@@ -89,3 +90,50 @@ async def test_a_queue_that_is_closed_answers_everybody(own_desk: Desk) -> None:
             own_desk.server.server.resume()
     assert all(isinstance(job, Job) for job in done)
     assert own_desk.waiting() == 11
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["minted", "own"])
+async def test_what_is_refused_when_it_is_sent_again_may_be_in(own_desk: Desk, own: bool) -> None:
+    """A refusal says that this send brought nothing in. Of the first one nobody knows."""
+    async with own_desk.queue() as queue:
+        await queue.add("warm", 1, job_id="warm")
+        pipe, _ = deafened(queue)
+        jobs = [{"name": "n", "data": n, **({"job_id": f"id-{n}"} if own else {})} for n in (1, 2)]
+        single = asyncio.ensure_future(queue.add(**jobs[0]))
+        bulk = asyncio.ensure_future(queue.add_bulk(jobs[1:]))
+        await eventually(lambda: own_desk.waiting() == 3)
+        own_desk.redis.config_set("maxmemory", 1)
+        pipe.close()
+        outcomes = await asyncio.gather(single, bulk, return_exceptions=True)
+        with pytest.raises(QueueFullError):  # of this one it is known
+            await queue.add("n", 3)
+        own_desk.redis.config_set("maxmemory", 0)
+    if own and own_desk.server.name != "redis-native":  # the script looks before it writes
+        assert isinstance(outcomes[0], Job)
+    else:
+        assert [type(one) for one in outcomes] == [UnconfirmedError] * 2
+        if own_desk.server.name == "redis-native":
+            assert "sent again it was refused: OOM" in str(outcomes[0])
+    assert own_desk.waiting() == 3
+
+
+async def test_a_durable_add_whose_confirmation_is_refused_is_known_to_be_in(
+    own_desk: Desk,
+) -> None:
+    if own_desk.server.name != "redis-native":
+        own_desk.redis.config_set("appendfsync", "always")
+    async with own_desk.queue(durability="local") as queue:
+        await queue.add("warm", 1)
+        pipe, unheard = deafened(queue)
+        adding = asyncio.ensure_future(queue.add("n", 1))
+        await eventually(lambda: own_desk.waiting() == 2 and unheard)
+        size, first = b"".join(unheard).split(b"\r\n")[:2]
+        Pipe.data_received(pipe, size + b"\r\n" + first + b"\r\n")  # and then it broke
+        own_desk.redis.execute_command("ACL", "SETUSER", "default", "-xadd", "-evalsha")
+        pipe.close()
+        with pytest.raises(UnconfirmedError, match=r"refused.*in the server's memory") as caught:
+            await adding
+        own_desk.redis.execute_command("ACL", "SETUSER", "default", "+xadd", "+evalsha")
+        assert caught.value.accepted is True and caught.value.job_id is not None
+        await queue.add("n", 1, job_id=caught.value.job_id)
+    assert own_desk.waiting() == 2

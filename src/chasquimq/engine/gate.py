@@ -17,7 +17,6 @@ LONGEST_PAUSE_S = 0.5
 
 class Sender(Protocol):
     closing: bool
-    unanswered: int  # jobs that were sent, and of which nothing is known yet
 
     def tell(self, happening: Happening) -> None: ...
 
@@ -25,7 +24,8 @@ class Sender(Protocol):
 class Gate:
     def __init__(self, store: Store, options: ProducerOptions, sender: Sender) -> None:
         self.depth = 0  # the stream's length as Redis last told it
-        self.sent = 0  # jobs sent since
+        self.sent = 0  # jobs sent into it since
+        self._unanswered = 0  # those of them of which nothing is known yet
         self._store = store
         self._limit = options.max_stream_len
         self._mode = options.on_full
@@ -33,6 +33,17 @@ class Gate:
 
     async def open(self) -> None:
         self.depth = await self._store.link.ask("XLEN", self._store.keys.stream)
+
+    def left(self, jobs: int) -> None:
+        """So many were sent into the stream; what is delayed takes no room there."""
+        self.sent += jobs
+        self._unanswered += jobs
+
+    def answered(self, jobs: int, depth: object = None) -> None:
+        """An end of that: what became of so many is known, or nobody will say."""
+        self._unanswered -= jobs
+        if isinstance(depth, int):
+            self.depth, self.sent = depth, self._unanswered
 
     def has_room(self, wanted: int) -> bool:
         return fits(self.depth, self.sent, wanted, self._limit)
@@ -45,7 +56,7 @@ class Gate:
         while True:
             # Our figure may be old: others drain the queue. Ask before refusing.
             await self.open()
-            self.sent = self._sender.unanswered
+            self.sent = self._unanswered
             if self.has_room(wanted):
                 return
             if self._mode == "raise" or wanted > self._limit:

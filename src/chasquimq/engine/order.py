@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from typing import Any
 
 from chasquimq.errors import ChasquiError, UnconfirmedError
-from chasquimq.store.durability import Doubt
+from chasquimq.store.durability import IN_MEMORY, Doubt
 
 _NONE: frozenset[int] = frozenset()
 _NO_ERRORS: dict[int, ChasquiError] = {}  # never written to: of most orders there are none
@@ -41,12 +41,13 @@ class Order:
         self.errors[index] = error
         self.settle(1)
 
-    def lost(self, index: int) -> None:
-        """Its answer did not come, and it must not be sent again."""
+    def lost(self, index: int, refusal: Exception | None = None) -> None:
+        """Its answer did not come, and it must not be sent again; or it was, and was refused."""
+        again = "" if refusal is None else f" (sent again it was refused: {refusal})"
         self.fail(
             index,
             UnconfirmedError(
-                "the connection broke before the answer came: the job may be in, or not. "
+                f"the connection broke before the answer came: the job may be in, or not{again}. "
                 "Give a job_id to make adding it again safe",
                 job_id=self.ids[index],
             ),
@@ -68,7 +69,7 @@ class Order:
 class Parcel:
     """A few commands of one order that share their fate when the connection breaks."""
 
-    __slots__ = ("commands", "first", "memory_s", "order", "said", "until")
+    __slots__ = ("commands", "enters", "first", "memory_s", "order", "said", "until")
 
     def __init__(
         self,
@@ -76,12 +77,14 @@ class Parcel:
         first: int,
         commands: list[bytes],
         memory_s: float,
+        enters: bool,
         until: float | None = None,
     ) -> None:
         self.order = order
         self.first = first  # the place of its first command in the order
         self.commands = commands
         self.memory_s = memory_s  # so long, sent twice, it comes in once; 0: never
+        self.enters = enters  # the stream at once, where there must be room
         self.until = until  # it was sent, and may be sent again until then
         self.said: Any = None  # the answer to its only command when that was sent before
 
@@ -94,12 +97,20 @@ class Parcel:
         if self.said is None and not isinstance(answer, Exception):
             self.said = answer
 
+    def refused_again(self, refusal: Exception) -> None:
+        """It had been sent before, and may be in: that it is refused now says nothing of that."""
+        if self.said is None:
+            self.order.lost(self.first, refusal)
+        else:
+            why = f"sent again for its confirmation it was refused ({refusal}); {IN_MEMORY}"
+            self.order.doubted(self.first, Doubt(why))
+
     def split(self) -> list[Parcel]:
         if len(self.commands) == 1:
             return [self]
         return [
-            Parcel(self.order, self.first + place, [command], self.memory_s, self.until)
-            for place, command in enumerate(self.commands)
+            Parcel(self.order, self.first + at, [command], self.memory_s, self.enters, self.until)
+            for at, command in enumerate(self.commands)
         ]
 
 
@@ -108,13 +119,14 @@ class Crowd:
     in, and then their futures are all they ever need: an object more for each would cost more
     than its place in these lists."""
 
-    __slots__ = ("answers", "commands", "ids", "memory_s", "until")
+    __slots__ = ("answers", "commands", "enters", "ids", "memory_s", "until")
 
-    def __init__(self, memory_s: float) -> None:
+    def __init__(self, memory_s: float, enters: bool) -> None:
         self.answers: list[Answer] = []
         self.ids: list[str] = []
         self.commands: list[bytes] = []
         self.memory_s = memory_s
+        self.enters = enters
         self.until: float | None = None  # what was sent goes again by itself, as a parcel
 
     def join(self, answer: Answer, job_id: str, command: bytes) -> None:
@@ -130,9 +142,14 @@ class Crowd:
     def split(self) -> list[Parcel]:
         rows = zip(self.answers, self.ids, self.commands, strict=True)
         return [
-            Parcel(Order(1, answer, (job_id,)), 0, [command], self.memory_s)
+            Parcel(Order(1, answer, (job_id,)), 0, [command], self.memory_s, self.enters)
             for answer, job_id, command in rows
         ]
+
+
+def entering(parcels: Sequence[Parcel | Crowd]) -> int:
+    """How many of their jobs go into the stream."""
+    return sum([len(parcel.commands) for parcel in parcels if parcel.enters])
 
 
 Answer = asyncio.Future[Order | None]

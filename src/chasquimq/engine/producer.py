@@ -25,7 +25,7 @@ from chasquimq.config import ProducerOptions
 from chasquimq.engine.command import SCRIPTS, Scribe
 from chasquimq.engine.gate import Gate
 from chasquimq.engine.herald import Herald, Observe
-from chasquimq.engine.order import Answer, Crowd, Order, Parcel
+from chasquimq.engine.order import Answer, Crowd, Order, Parcel, entering
 from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError
 from chasquimq.happening import Happening, Reconnected, Refused
 from chasquimq.job import Draft
@@ -75,7 +75,7 @@ class Producer:
             self._write = self._scribe.write_own
         self._mint = wire.Mint()
         self._line: deque[Parcel | Crowd] = deque()
-        self._crowd = Crowd(-1.0)  # which the next single add joins, if it waits in line
+        self._crowd = Crowd(-1.0, True)  # which the next single add joins, if it waits in line
         self._quiet: asyncio.Future[None] | None = None  # someone waits for all answers
         self._window = PORTABLE_WINDOW
         self._chunk = options.chunk if witness is None else PORTABLE_WINDOW
@@ -98,10 +98,9 @@ class Producer:
         self.link = store.new_link(extra_reply_ms=wait_ms)
         self.link.on_up = self._up
         self.link.on_given_up = self._give_up
-        waiting = options.events.max_waiting
         self._herald: Herald | None = None
         if observe is not None:
-            self._herald = Herald(self.link, observe, waiting)
+            self._herald = Herald(self.link, observe, options.events.max_waiting)
             self.link.on_mended = partial(self.tell, Reconnected("producer"))
         self.is_plain = self._forms and self._herald is None  # nobody wants to know of each draft
 
@@ -127,13 +126,15 @@ class Producer:
     async def close(self) -> None:
         """Wait for what is on its way, then hang up."""
         self.closing = True
-        if self._line or self.unanswered:
-            self._quiet = self._loop.create_future()
-            await asyncio.wait([self._quiet], timeout=self._goodbye_s)
-        self._abandon(ShutdownError("the queue was closed before this job was sent"))
-        if self._herald is not None:
-            await self._herald.close()
-        await self.link.close()
+        try:
+            if self._line or self.unanswered:
+                self._quiet = self._loop.create_future()
+                await asyncio.wait([self._quiet], timeout=self._goodbye_s)
+        finally:
+            self._abandon(ShutdownError("the queue was closed before this job was sent"))
+            if self._herald is not None:
+                await self._herald.close()
+            await self.link.close()
 
     def send(
         self, drafts: Sequence[Draft], now_ms: int, *, plain: bool = False
@@ -156,7 +157,7 @@ class Producer:
         job_id = draft.own_id or self._mint.one(now_ms)
         command, memory_s = self._write(job_id, draft, now_ms, self._scribe.tail(now_ms))
         text_id = job_id.decode()
-        answer = self._join(text_id, command, memory_s)
+        answer = self._join(text_id, command, memory_s, draft.due is None)
         if self._herald is not None:
             self._herald.promise(answer, (text_id,), (draft,))
         return text_id, answer
@@ -168,7 +169,7 @@ class Producer:
         job_id, scribe = self._mint.one(now_ms), self._scribe
         text_id = job_id.decode()
         command = scribe.fill(job_id, name, payload, scribe.tail(now_ms))
-        return text_id, self._join(text_id, command, scribe.plain_s)
+        return text_id, self._join(text_id, command, scribe.plain_s, True)
 
     # -- drafts become commands --------------------------------------------------------------------
 
@@ -179,17 +180,18 @@ class Producer:
         write, tail = self._write, self._scribe.tail(now_ms)
         order.ids = ids = []
         commands: list[bytes] = []
-        memory_s = 0.0
+        kind = 0.0, True
         for place, draft in enumerate(drafts):
             job_id = draft.own_id or (minted[place] if minted else self._mint.one(now_ms))
             ids.append(job_id.decode())
-            command, its_memory_s = write(job_id, draft, now_ms, tail)
-            if commands and (its_memory_s != memory_s or len(commands) == chunk):
-                self._push(Parcel(order, place - len(commands), commands, memory_s))
+            command, memory_s = write(job_id, draft, now_ms, tail)
+            its_kind = memory_s, draft.due is None
+            if commands and (its_kind != kind or len(commands) == chunk):
+                self._push(Parcel(order, place - len(commands), commands, *kind))
                 commands = []
-            memory_s = its_memory_s
+            kind = its_kind
             commands.append(command)
-        self._push(Parcel(order, len(drafts) - len(commands), commands, memory_s))
+        self._push(Parcel(order, len(drafts) - len(commands), commands, *kind))
         return ids
 
     def _enqueue_plain(self, order: Order, drafts: Sequence[Draft], now_ms: int) -> list[str]:
@@ -201,22 +203,23 @@ class Producer:
             minted = self._mint.many(now_ms, len(some))  # not all at once: these go out before
             ids += [job_id.decode() for job_id in minted]
             commands, memory_s = self._scribe.write_plain(zip(minted, some, strict=True), tail)
-            self._push(Parcel(order, first, commands, memory_s))
+            self._push(Parcel(order, first, commands, memory_s, True))
         return ids
 
     # -- the line goes out -----------------------------------------------------------------------
 
-    def _join(self, job_id: str, command: bytes, memory_s: float) -> Answer:
+    def _join(self, job_id: str, command: bytes, memory_s: float, enters: bool) -> Answer:
         """A single command into the line, with others of its kind; what to wait for."""
         answer: Answer = self._loop.create_future()
         crowd, line = self._crowd, self._line
         size = len(crowd.commands)
-        if line and line[-1] is crowd and crowd.memory_s == memory_s and size < self._window:
+        alike = crowd.memory_s == memory_s and crowd.enters is enters
+        if line and line[-1] is crowd and alike and size < self._window:
             crowd.join(answer, job_id, command)
             if size + 1 == CROWD:
                 self._flush()
         else:
-            self._crowd = Crowd(memory_s)
+            self._crowd = Crowd(memory_s, enters)
             self._crowd.join(answer, job_id, command)
             # Who came in company last time does so again: the first one waits for the others.
             self._push(self._crowd, alone=size < 2)
@@ -260,7 +263,7 @@ class Producer:
                 self.unanswered += len(parcel.commands)
             if not parcels:
                 return
-            self.gate.sent += count
+            self.gate.left(entering(parcels))
             data = [command for parcel in parcels for command in parcel.commands]
             data.append(self._after)
             landed, lost = partial(self._landed, parcels, now), partial(self._lost, parcels, now)
@@ -289,8 +292,7 @@ class Producer:
             doubt = self._witness.doubt(marked, waited)
         depth = replies.pop()
         self.unanswered -= len(replies)
-        if isinstance(depth, int):
-            self.gate.depth, self.gate.sent = depth, self.unanswered
+        self.gate.answered(entering(parcels), depth)
         kinds = set(map(type, replies))
         if doubt is None and kinds <= PLAIN and (int not in kinds or 0 not in replies):
             for parcel in parcels:
@@ -321,6 +323,8 @@ class Producer:
             if fault in (Fault.AWAY, Fault.SCRIPT) and not self.closing:
                 again.append(parcel)  # an error is an answer: it is not in, so it may go again
                 passing.add(fault)
+            elif parcel.until is not None:
+                parcel.refused_again(reply)
             else:
                 error = as_error(reply, "add")
                 if isinstance(error, QueueFullError):
@@ -334,6 +338,7 @@ class Producer:
         """The connection broke: what was answered counts, what is safe goes again."""
         total = sum(len(parcel.commands) for parcel in parcels)
         self.unanswered -= total
+        self.gate.answered(entering(parcels))
         answered = replies[:total]
         single = [one for parcel in parcels for one in parcel.split()]
         if self._witness is not None:
@@ -341,9 +346,8 @@ class Producer:
             for parcel, reply in zip(single, answered, strict=False):
                 parcel.keep(reply)
             answered = []
-        silent = single[len(answered) :]
         again: list[Parcel] = []
-        for parcel in silent:
+        for parcel in single[len(answered) :]:
             if not parcel.memory_s or self.closing:
                 self._forgotten(parcel)
                 continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 
 from chasquimq.config import Durability, ProducerOptions, check_durability
@@ -145,10 +146,11 @@ class Session:
     async def close(self) -> None:
         async with self._opening:
             self._closed = True
-            for producer in self._producers.values():
-                await producer.close()
-            if self._opened:
-                await self._store.close()
+            async with AsyncExitStack() as open_things:  # a close that is cut off closes all
+                if self._opened:
+                    open_things.push_async_callback(self._store.close)
+                for producer in self._producers.values():
+                    open_things.push_async_callback(producer.close)
 
     async def _open_store(self) -> None:
         if self._closed:  # whoever waited for the lock behind a close opens nothing any more

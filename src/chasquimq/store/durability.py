@@ -20,7 +20,7 @@ from chasquimq.store.resp import pack
 from chasquimq.wire import Keys
 from chasquimq.wire.info import parse_info
 
-_IN_MEMORY = "the job is in the server's memory"
+IN_MEMORY = "the job is in the server's memory"
 
 
 class Doubt(NamedTuple):
@@ -73,17 +73,17 @@ class Witness:
         if not self._on_disk:
             if waited >= self._replicas:
                 return None
-            return Doubt(f"{waited} of {self._replicas} replicas confirmed {limit}; {_IN_MEMORY}")
+            return Doubt(f"{waited} of {self._replicas} replicas confirmed {limit}; {IN_MEMORY}")
         if waited[0] >= 1:
             return None
-        return Doubt(f"the server's disk did not confirm {limit}; {_IN_MEMORY}")
+        return Doubt(f"the server's disk did not confirm {limit}; {IN_MEMORY}")
 
 
 def _unasked(reply: Exception) -> Doubt:
     if str(reply).startswith("UNBLOCKED"):
         # It is a replica now, and what it had alone it will throw away.
         return Doubt(f"the wait was broken off ({reply}); the job may be in, or not", None)
-    return Doubt(f"no confirmation could be asked for ({reply}); {_IN_MEMORY}")
+    return Doubt(f"no confirmation could be asked for ({reply}); {IN_MEMORY}")
 
 
 def _unfit(what: str, fix: str) -> StoreError:
