@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 
+from chasquimq.flow.aside import aside
 from chasquimq.flow.backroom import backroom
 from chasquimq.store import Jobs, Link, Store
 from chasquimq.wire.fault import words
@@ -63,7 +64,8 @@ class Lease:
             await asyncio.wait([asyncio.wrap_future(self._started)])
             self._cancel()
             await asyncio.wait([asyncio.wrap_future(self._ended)])
-            await asyncio.to_thread(backroom.leave)
+            async with aside(_leave):  # handlers may have taken all threads of the event loop
+                pass
 
     def steady(self) -> bool:
         """Whether our renewals have been without a gap for a whole lease."""
@@ -89,7 +91,8 @@ class Lease:
         return self._ended is not None and not self._ended.done()
 
     async def _live(self) -> None:
-        """In the other thread: renew, wait, again, until it is cancelled from outside."""
+        """In the other thread: renew, wait, again, until it is cancelled from outside. A worker
+        whose event loop was closed under it runs nothing any more, and must not look alive."""
         task = asyncio.current_task()
         assert task is not None
         self._cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
@@ -97,7 +100,7 @@ class Lease:
         link = self.link = Link(self._dialer)
         opened = False
         try:
-            while True:
+            while not self._loop.is_closed():
                 began = time.monotonic()
                 try:
                     if not opened:
@@ -111,7 +114,8 @@ class Lease:
                 # its lease would be over when the next one is due.
                 await asyncio.sleep(max(began + self._lease_s / 3 - time.monotonic(), 0))
         except asyncio.CancelledError:
-            await link.close()
+            pass
+        await link.close()
 
     async def _renew(self, link: Link) -> None:
         began = time.monotonic()
@@ -125,6 +129,10 @@ class Lease:
         self.renewed_at = began
         if lost:
             self._loop.call_soon_threadsafe(self._lost, lost)
+
+
+def _leave(ended: bool) -> None:
+    backroom.leave()
 
 
 def _nothing() -> None:
