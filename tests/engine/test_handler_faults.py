@@ -1,4 +1,4 @@
-"""What handlers and those who hear of them may do wrong, without ending the worker for all."""
+"""What handlers, those who hear of them, and the machine may do wrong, and the worker goes on."""
 
 from __future__ import annotations
 
@@ -103,3 +103,21 @@ async def test_where_the_system_has_no_more_threads_no_job_hangs(
         await desk.settled()
     assert sorted(runs) == list(range(8)) and refused
     assert desk.dead() == []
+
+
+async def test_events_are_told_whatever_the_clock_of_the_machine_says(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without a battery begins in 1970, until it has asked somebody."""
+    monkeypatch.setattr(time, "time", lambda: 86_400.0)
+    runs: list[int] = []
+
+    async def handler(job: Job) -> None:
+        runs.append(job.data)
+
+    async with desk.queue() as queue, desk.working(handler):
+        await queue.add_bulk([{"name": "", "data": number} for number in range(5)])
+        await desk.settled()
+    assert sorted(runs) == list(range(5))
+    told = [event.fields["ts"] for event in desk.events() if event.name in ("active", "completed")]
+    assert told == [86_400_000] * 10

@@ -93,9 +93,9 @@ def _fill(form: Form, what: Started | Completed, last: int) -> bytes:
     front, named, end = form
     job_id = what.job_id
     size = len(job_id) if job_id.isascii() else len(job_id.encode())
-    attempt, final = str(what.attempt), str(last)
+    attempt, final, now_ms = str(what.attempt), str(last), str(int(time.time() * 1000))
     return (
-        f"{front}{size}\r\n{job_id}\r\n$2\r\nts\r\n$13\r\n{int(time.time() * 1000)}\r\n"
+        f"{front}{size}\r\n{job_id}\r\n$2\r\nts\r\n${len(now_ms)}\r\n{now_ms}\r\n"
         f"{named}{len(attempt)}\r\n{attempt}\r\n{end}{len(final)}\r\n{final}\r\n"
     ).encode()
 
