@@ -28,7 +28,7 @@ from chasquimq.engine.draft import Backoff, Delay, draft, plain, plain_all
 from chasquimq.engine.listener import dismiss
 from chasquimq.engine.order import Order
 from chasquimq.engine.recurring import Recipe
-from chasquimq.engine.session import Session, raise_for
+from chasquimq.engine.session import Session, Sessions, raise_for
 from chasquimq.engine.timetable import Missed, Moment, Pattern
 from chasquimq.engine.writer import LinkWriter
 from chasquimq.errors import ChasquiError, ConfigError, StoreError
@@ -111,7 +111,7 @@ class Queue(Care):
         self._tracing = guarded(tracing)
         self._tells = waiting_events and events_enabled
         self._observe = self._sink if self._tells or self._sinks else None
-        self._session: Session | None = None
+        self._sessions = Sessions()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -283,8 +283,8 @@ class Queue(Care):
     async def close(self) -> None:
         """Wait for what is on its way, then disconnect."""
         self._closed = True
-        session, self._session = self._session, None
-        if session is not None and session.loop is asyncio.get_running_loop():
+        session = self._sessions.leave()
+        if session is not None:
             try:
                 await dismiss(self._place, session)
             finally:  # whoever has no patience for the goodbyes leaves nothing open, either
@@ -303,13 +303,11 @@ class Queue(Care):
 
     def _here(self) -> Session:
         """The connections that belong to the running event loop."""
-        session, loop = self._session, asyncio.get_running_loop()
-        if session is None or session.loop is not loop:
-            store = Store(self._keys, self._dialer, self._forced)
-            session = self._session = Session(
-                loop, store, self._options, observe=self._observe, tracing=self._tracing
-            )
-        return session
+        return self._sessions.here(self._open)
+
+    def _open(self, loop: asyncio.AbstractEventLoop) -> Session:
+        store = Store(self._keys, self._dialer, self._forced)
+        return Session(loop, store, self._options, observe=self._observe, tracing=self._tracing)
 
     def _sink(self, writer: LinkWriter) -> Announce:
         events = self._options.events

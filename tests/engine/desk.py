@@ -105,8 +105,9 @@ class Desk:
 
 
 def producer_of(queue: Queue) -> Producer:
-    assert queue._session is not None and queue._session.live is not None
-    return queue._session.live
+    session = queue._sessions.known()
+    assert session is not None and session.live is not None
+    return session.live
 
 
 def deafened(queue: Queue) -> tuple[Pipe, list[bytes]]:

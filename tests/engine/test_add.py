@@ -295,6 +295,35 @@ async def test_a_queue_works_again_after_close_and_in_another_loop(desk: Desk) -
     assert desk.waiting() == 4
 
 
+async def test_event_loops_in_two_threads_may_share_a_queue(own_desk: Desk) -> None:
+    def connections() -> int:
+        return int(own_desk.redis.info("clients")["connected_clients"])
+
+    before = connections()
+    queue = own_desk.queue()
+    turns = asyncio.Queue[int]()
+    loop, rounds = asyncio.get_running_loop(), 10
+
+    async def elsewhere() -> None:
+        for n in range(rounds):
+            await queue.add("elsewhere", n)
+            loop.call_soon_threadsafe(turns.put_nowait, n)
+        await queue.close()
+
+    other = asyncio.ensure_future(asyncio.to_thread(asyncio.run, elsewhere()))
+    most = 0
+    for _ in range(rounds):
+        await queue.add("here", await turns.get())
+        most = max(most, connections())
+    await other
+    assert most <= before + 4  # two each
+    await eventually(lambda: connections() == before + 2)
+    await queue.add("here", rounds)
+    await queue.close()
+    await eventually(lambda: connections() == before)
+    assert own_desk.waiting() == 2 * rounds + 1
+
+
 async def test_a_close_that_is_cut_off_leaves_no_connection(own_desk: Desk) -> None:
     def connections() -> int:
         return int(own_desk.redis.info("clients")["connected_clients"])

@@ -343,7 +343,7 @@ async def test_an_add_waits_out_a_restart_of_the_server(own_desk: Desk) -> None:
 
 
 def _is_down(door: Producer) -> bool:
-    session = door._session
+    session = door._sessions.known()
     assert session is not None and session.live is not None
     return session.live.link.pipe is None
 

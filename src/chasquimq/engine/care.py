@@ -13,7 +13,7 @@ from chasquimq.engine.draft import Delay, raw_draft, read_time
 from chasquimq.engine.graveyard import File, Format, Graveyard, Progress, Which
 from chasquimq.engine.listener import Place, Waiter, listen, seconds
 from chasquimq.engine.recurring import Recurring
-from chasquimq.engine.session import Session, raise_for
+from chasquimq.engine.session import Sessions, raise_for
 from chasquimq.errors import ArgumentError, ConfigError, ResultTimeoutError, ShutdownError
 from chasquimq.job import Counts, Due, Job
 from chasquimq.store.results import unpack_result
@@ -23,7 +23,7 @@ class Care(Recurring):
     """The half of a Queue that needs no producer."""
 
     _place: Place
-    _session: Session | None
+    _sessions: Sessions
 
     @property
     def name(self) -> str:
@@ -198,7 +198,7 @@ class Care(Recurring):
             async with asyncio.timeout(limit_s):
                 session = self._here()
                 store = await session.store()
-                if session is not self._session:
+                if session is not self._sessions.known():
                     raise ShutdownError("the queue was closed while it was being opened")
                 stored = await listen(self._place, waiter, store, session)
         except TimeoutError:

@@ -8,7 +8,7 @@ added again with another one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -158,6 +158,32 @@ class Session:
         if not self._opened:
             await self._store.open()
             self._opened = True
+
+
+class Sessions:
+    """Those of one door: one for each event loop that it is used in, in whatever threads they run.
+    What was open in one that is closed has ended with it."""
+
+    def __init__(self) -> None:
+        self._by_loop: dict[asyncio.AbstractEventLoop, Session] = {}
+
+    def here(self, make: Callable[[asyncio.AbstractEventLoop], Session]) -> Session:
+        """The one of the running event loop, made when it is first asked for."""
+        loop = asyncio.get_running_loop()
+        session = self._by_loop.get(loop)
+        if session is None:
+            for other in list(self._by_loop):
+                if other.is_closed():
+                    self._by_loop.pop(other, None)
+            session = self._by_loop[loop] = make(loop)
+        return session
+
+    def known(self) -> Session | None:
+        return self._by_loop.get(asyncio.get_running_loop())
+
+    def leave(self) -> Session | None:
+        """The same, to be closed: the next one will be another."""
+        return self._by_loop.pop(asyncio.get_running_loop(), None)
 
 
 def _batch(queue: str, operation: str, drafts: Sequence[Draft]) -> Batch:

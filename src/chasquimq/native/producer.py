@@ -22,7 +22,7 @@ from chasquimq.config import (
 from chasquimq.engine.clock import now_ms
 from chasquimq.engine.draft import raw_draft, read_moment, read_payload, read_retry, read_wait
 from chasquimq.engine.graveyard import Graveyard
-from chasquimq.engine.session import Session, raise_for
+from chasquimq.engine.session import Session, Sessions, raise_for
 from chasquimq.engine.timetable import Timetable, read_spec
 from chasquimq.engine.writer import LinkWriter
 from chasquimq.errors import ArgumentError, ChasquiError, ConfigError, ShutdownError
@@ -87,7 +87,7 @@ class Producer:
         self._sinks = attached(metrics)
         self._tracing = guarded(tracing)
         self._producer_id = str(uuid.uuid4())
-        self._session: Session | None = None
+        self._sessions = Sessions()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -247,8 +247,8 @@ class Producer:
     async def shutdown(self) -> None:
         """Wait for what is on its way, then disconnect, for good."""
         self._closed = True
-        session, self._session = self._session, None
-        if session is not None and session.loop is asyncio.get_running_loop():
+        session = self._sessions.leave()
+        if session is not None:
             await session.close()
 
     # -- inside ----------------------------------------------------------------------------------
@@ -257,14 +257,12 @@ class Producer:
         """The connections that belong to the running event loop."""
         if self._closed:
             raise ShutdownError("this Producer was shut down; make a new one")
-        session, loop = self._session, asyncio.get_running_loop()
-        if session is None or session.loop is not loop:
-            store = Store(self._keys, self._dialer, self._forced)
-            observe = self._observe if self._sinks else None
-            session = self._session = Session(
-                loop, store, self._options, self._producer_id, observe, self._tracing
-            )
-        return session
+        return self._sessions.here(self._open)
+
+    def _open(self, loop: asyncio.AbstractEventLoop) -> Session:
+        store = Store(self._keys, self._dialer, self._forced)
+        observe = self._observe if self._sinks else None
+        return Session(loop, store, self._options, self._producer_id, observe, self._tracing)
 
     def _observe(self, writer: LinkWriter) -> Announce:
         return announcer(self._sinks)
