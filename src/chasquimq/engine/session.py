@@ -8,15 +8,21 @@ added again with another one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from chasquimq.config import Durability, ProducerOptions, check_durability
 from chasquimq.engine.herald import Observe
 from chasquimq.engine.order import Order
 from chasquimq.engine.producer import Producer
-from chasquimq.errors import QueueFullError, ShutdownError, StoreError, UnconfirmedError
+from chasquimq.errors import (
+    QueueFullError,
+    ShutdownError,
+    StoreError,
+    StoreUnavailableError,
+    UnconfirmedError,
+)
 from chasquimq.happening import Reconnected
 from chasquimq.job import Draft
 from chasquimq.store import Store, Witness
@@ -45,10 +51,11 @@ class Session:
         self._opened = False
         self._closed = False
         self._opening = asyncio.Lock()
+        self._failed: StoreUnavailableError | None = None  # as the last try to open did
 
     async def store(self) -> Store:
         if not self._opened:
-            async with self._opening:
+            async with self._trying():
                 await self._open_store()
         return self._store
 
@@ -57,11 +64,25 @@ class Session:
         level = self._options.durable.durability if durability is None else durability
         check_durability(level)
         if level not in self._producers:
-            async with self._opening:
+            async with self._trying():
                 if level not in self._producers:
                     await self._open_store()
                     self._producers[level] = await self._open_producer(level)
         return self._producers[level]
+
+    @asynccontextmanager
+    async def _trying(self) -> AsyncIterator[None]:
+        """One at a time. Whoever waited while it failed need not wait for the same again: a server
+        that gives no answer takes its time, and would take it for each of them in turn."""
+        before = self._failed
+        async with self._opening:
+            if self._failed is not None and self._failed is not before:
+                raise StoreUnavailableError(*self._failed.args)
+            try:
+                yield
+            except StoreUnavailableError as error:
+                self._failed = error
+                raise
 
     async def _open_producer(self, level: Durability) -> Producer:
         options, witness = self._options, None
