@@ -80,11 +80,12 @@ async def test_one_whose_life_fails_leaves_the_others_alone() -> None:
     staying, failing = room.enter(lives()), room.enter(fails())
     with pytest.raises(ValueError, match="no"):
         failing.result(10)
-    room.leave()
+    room.leave(failing)
+    room.leave(failing)
     assert not staying.done()
     go.set()
     staying.result(10)
-    room.leave()
+    room.leave(staying)
     assert "chasqui-test-room" not in [thread.name for thread in threading.enumerate()]
 
 
@@ -103,8 +104,9 @@ async def test_a_child_has_a_thread_of_its_own(desk: Desk) -> None:
                 async def answer() -> None:
                     pass
 
-                backroom.enter(answer()).result(10)
-                backroom.leave()
+                stay = backroom.enter(answer())
+                stay.result(10)
+                backroom.leave(stay)
                 code = 0
             finally:
                 os._exit(code)
@@ -161,9 +163,10 @@ async def test_a_worker_whose_event_loop_was_closed_keeps_nothing(desk: Desk) ->
         await eventually(lambda: len(runs) == 2)
         await desk.settled()
     assert runs == [job.id] * 2
-    backroom.leave()  # on behalf of the one that could not
-    assert lodgers() == 0
+    for stay in list(backroom._inside):
+        backroom.leave(stay)  # on behalf of the one that could not
     gc.collect()  # its tasks, which never ended, complain here and in no other test
+    assert lodgers() == 0
 
 
 async def test_a_start_that_is_cut_off_leaves_no_thread(desk: Desk) -> None:
@@ -178,3 +181,27 @@ async def test_a_start_that_is_cut_off_leaves_no_thread(desk: Desk) -> None:
         running.cancel()
         await asyncio.wait([running])
     assert lodgers() == 0
+
+
+@pytest.mark.parametrize("company", [0, 1])
+async def test_a_stop_that_is_cut_off_again_and_again_leaves_nothing(
+    desk: Desk, company: int
+) -> None:
+    async def handle(job: Job) -> None:
+        pass
+
+    stays = desk.worker(handle)
+    staying = asyncio.ensure_future(stays.run() if company else asyncio.sleep(0))
+    for wait_s in (0.0, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.01) * 3:
+        worker = desk.worker(handle)
+        running = asyncio.ensure_future(worker.run())
+        await eventually(lambda worker=worker: worker.health().state == "running")  # type: ignore[misc]
+        while not running.done():
+            running.cancel()
+            await asyncio.sleep(wait_s)
+    await eventually(lambda: lodgers() == company)
+    if company:  # its lease is the only one that is renewed
+        await eventually(lambda: len(asyncio.all_tasks(backroom._loop)) == 1)
+    await stays.close()
+    await staying
+    await eventually(lambda: lodgers() == 0)

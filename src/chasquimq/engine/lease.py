@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from chasquimq.flow.aside import aside
-from chasquimq.flow.backroom import backroom
+from chasquimq.flow.backroom import Stay, backroom
 from chasquimq.store import Jobs, Link, Store
 from chasquimq.wire.fault import words
 
@@ -51,7 +51,7 @@ class Lease:
         self._lost = lost
         self._cancel: Callable[[], object] = _nothing
         self._started: Future[None] = Future()
-        self._ended: Future[None] | None = None
+        self._ended: Stay | None = None
         self.link: Link | None = None
 
     async def start(self) -> None:
@@ -60,12 +60,13 @@ class Lease:
         await asyncio.wait([asyncio.wrap_future(self._started)])
 
     async def stop(self) -> None:
-        if self._ended is not None:
-            await asyncio.wait([asyncio.wrap_future(self._started)])
-            self._cancel()
-            await asyncio.wait([asyncio.wrap_future(self._ended)])
-            async with aside(_leave):  # handlers may have taken all threads of the event loop
-                pass
+        stay = self._ended
+        if stay is not None:
+            # In a thread of its own: handlers may have taken all those of the event loop.
+            async with aside(lambda ended: backroom.leave(stay)):
+                await asyncio.wait([asyncio.wrap_future(self._started)])
+                self._cancel()
+                await asyncio.wait([asyncio.wrap_future(stay)])
 
     def steady(self) -> bool:
         """Whether our renewals have been without a gap for a whole lease."""
@@ -129,10 +130,6 @@ class Lease:
         self.renewed_at = began
         if lost:
             self._loop.call_soon_threadsafe(self._lost, lost)
-
-
-def _leave(ended: bool) -> None:
-    backroom.leave()
 
 
 def _nothing() -> None:

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
+Stay = concurrent.futures.Future[None]
+
 
 class Backroom:
     def __init__(self, name: str) -> None:
@@ -21,11 +23,11 @@ class Backroom:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._inside = 0
+        self._inside: set[Stay] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def enter(self, life: Coroutine[Any, Any, None]) -> concurrent.futures.Future[None]:
+    def enter(self, life: Coroutine[Any, Any, None]) -> Stay:
         """Have it run there. Whoever enters leaves, too, once it has ended."""
         with self._lock:
             if self._loop is None:
@@ -34,13 +36,17 @@ class Backroom:
                     target=_keep, args=(self._loop,), name=self._name, daemon=True
                 )
                 self._thread.start()
-            self._inside += 1
-            return asyncio.run_coroutine_threadsafe(life, self._loop)
+            stay = asyncio.run_coroutine_threadsafe(life, self._loop)
+            self._inside.add(stay)
+            return stay
 
-    def leave(self) -> None:
-        """The last one out ends the thread; waits until it has."""
+    def leave(self, stay: Stay) -> None:
+        """The last one out ends the thread; waits until it has. To leave twice is nothing."""
+        stay.cancel()  # it has ended, unless its owner was cut off while it waited for that
         with self._lock:
-            self._inside -= 1
+            if stay not in self._inside:
+                return
+            self._inside.remove(stay)
             if self._inside:
                 return
             loop, thread = self._loop, self._thread
