@@ -99,13 +99,11 @@ class Worker:
         credential_provider: CredentialProvider | None = None,
         dialect: DialectName | None = None,
     ) -> None:
-        if on_error is not None and not callable(on_error):
-            raise ConfigError(f"on_error must be a function, got {type(on_error).__name__}")
         self._keys = wire.Keys(queue_name)
         self._router = read_handler(handler)
         self._unwrap: Unwrap = unwrap
         self._wrap: Wrap = wire.encode
-        self._on_error = on_error
+        self._on_error = _hearing(on_error)
         self._sinks = attached(metrics)
         self._tracing = guarded(tracing)
         self._forced = dialect
@@ -169,13 +167,14 @@ class Worker:
         drain_ms: int | None = None,
         consumer_id: str | None = None,
         metrics: object | Sequence[object] | None = None,
+        on_error: OnError | None = None,
     ) -> None:
         """Change it before it runs, as `chasqui worker` does with what its command line says. What
-        is None stays. `redis_url` and `dialect` replace only what was left at its default, and
-        `metrics` are heard besides those that it has."""
+        is None stays. `redis_url`, `dialect` and `on_error` replace only what was left at its
+        default, and `metrics` are heard besides those that it has."""
         if self._begun:
             raise ConfigError(f"the worker of {self.name!r} has begun to run: adjust it before")
-        sinks = attached(metrics)
+        sinks, heard = attached(metrics), _hearing(on_error)
         until = changed(self._options.until, empty=burst, max_jobs=max_jobs)
         self._options = changed(
             self._options,
@@ -185,6 +184,7 @@ class Worker:
         )
         self._sinks += sinks
         self._forced = self._forced or dialect
+        self._on_error = self._on_error or heard
         if consumer_id is not None:
             self._consumer_id, self._stable = consumer_id, True
         if redis_url is not None and self._at_default:
@@ -304,6 +304,12 @@ class Worker:
         events = self._options.events
         stream = [EventStream(self._keys, settler, events).hear] if events.enabled else []
         return announcer([*stream, *self._sinks])
+
+
+def _hearing(on_error: OnError | None) -> OnError | None:
+    if on_error is not None and not callable(on_error):
+        raise ConfigError(f"on_error must be a function, got {type(on_error).__name__}")
+    return on_error
 
 
 async def run_workers(*workers: Worker, signals: bool = True) -> None:

@@ -37,7 +37,7 @@ def test_one_command_has_it_all_and_leaves_nothing(native: Chasqui, tmp_path: Pa
         url = re.search(r"redis://127.0.0.1:\d+", screen)
         assert url is not None
         if not url[0].endswith(":6379"):
-            assert "port 6379 is taken; programs that add jobs need this URL:" in screen
+            assert "port 6379 is taken; programs that add jobs need this URL as redis_url" in screen
             assert f"export CHASQUI_REDIS_URL={url[0]}" in screen
         with Queue("desk", redis_url=url[0]) as queue:
             queue.add("greet", "world")
@@ -55,6 +55,37 @@ def test_one_command_has_it_all_and_leaves_nothing(native: Chasqui, tmp_path: Pa
         assert not os.path.exists(folder)
         with pytest.raises(redis.ConnectionError):
             redis.Redis.from_url(url[0]).ping()
+
+
+FAILS = """
+from chasquimq import Worker
+
+def handle(job):
+    return job.data["user"]
+
+worker = Worker("desk", handle, max_attempts=2)
+"""
+
+
+def test_a_handler_that_fails_says_where_to_the_person_at_the_desk(
+    native: Chasqui, tmp_path: Path
+) -> None:
+    (tmp_path / "app.py").write_text(FAILS)
+    del native.env["CHASQUI_REDIS_URL"]
+    with native.open("dev", "app:worker", columns=240, cwd=tmp_path) as terminal:
+        screen = terminal.until("stop     Ctrl-C")
+        url = re.search(r"redis://127.0.0.1:\d+", screen)
+        assert url is not None
+        with Queue("desk", redis_url=url[0]) as queue:
+            job = queue.add("greet", {"usr": "ada"})
+        terminal.until("it lies in the DLQ: retries_exhausted")
+        terminal.press(CTRL_C)
+        assert terminal.end() == 0, terminal.text
+    said = terminal.text
+    assert f"job greet {job.id} failed in run 1; it runs again in " in said
+    assert "KeyError: 'user'" in said
+    assert 'app.py", line 5, in handle' in said
+    assert "chasquimq/engine" not in said, "the traceback begins where their code does"
 
 
 def descendants(pid: int) -> set[int]:

@@ -72,10 +72,34 @@ def test_a_url_of_its_own_is_kept_and_tls_with_it() -> None:
     assert str(usual.address) == "rediss://:***@db:9"
 
 
+async def test_an_on_error_of_its_own_is_kept(
+    dialect_server: DialectServer, queue_name: str
+) -> None:
+    heard: list[str] = []
+
+    def fails(job: Job) -> None:
+        raise ValueError
+
+    options = {"redis_url": dialect_server.url, "dialect": dialect_server.forced_dialect}
+    for own in (None, lambda *_: heard.append("own")):
+        worker = Worker(queue_name, fails, max_attempts=1, burst=True, on_error=own, **options)
+        worker.adjust(on_error=lambda *_: heard.append("given"))
+        async with Queue(queue_name, **options) as queue:
+            await queue.add("job", None)
+        await worker.run()
+    assert heard == ["given", "own"]
+
+
 def test_nonsense_is_refused_and_changes_nothing() -> None:
     worker = Worker("mail", handle)
     before = worker.options
-    for nonsense in ({"concurrency": -1}, {"max_jobs": 0}, {"drain_ms": -1}, {"metrics": Count}):
+    for nonsense in (
+        {"concurrency": -1},
+        {"max_jobs": 0},
+        {"drain_ms": -1},
+        {"metrics": Count},
+        {"on_error": "print"},
+    ):
         with pytest.raises(ConfigError):
             worker.adjust(burst=True, **nonsense)  # type: ignore[arg-type]
         assert worker.options == before

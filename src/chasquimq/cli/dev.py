@@ -50,7 +50,8 @@ def dev(
     """Start a server and run Workers on it, again whenever a Python file changes.
 
     For the desk, not for production. The server is a real one (see `chasqui server`) that this
-    machine alone can reach. Workers that name no redis_url of their own use it. Ctrl-C ends both.
+    machine alone can reach. Workers that name no redis_url of their own use it. A handler that
+    fails shows its traceback here. Ctrl-C ends both.
     """
     from chasquimq.cli.crew.run import Wish, run_crew
 
@@ -61,8 +62,8 @@ def dev(
         if server.port != USUAL_PORT:
             why = "" if port is not None else f"port {USUAL_PORT} is taken; "
             print(
-                f"           {why}programs that add jobs need this URL:\n"
-                f"           export {URL_VARIABLE}={server.url}",
+                f"           {why}programs that add jobs need this URL as redis_url, and\n"
+                f"           `chasqui` so: export {URL_VARIABLE}={server.url}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -71,6 +72,7 @@ def dev(
             redis_url=server.url,
             concurrency=concurrency,
             drain_ms=DRAIN_MS,
+            tell=True,
             log_level=log_level.value,
         )
         folders = [str(path.absolute()) for path in reload_dir or ()]

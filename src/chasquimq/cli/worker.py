@@ -119,6 +119,7 @@ def worker(
         max_jobs=max_jobs,
         max_bytes=None if max_memory is None else max_memory * 2**20,
         metrics=metrics is not None,
+        tell=reload or bool(reload_dir),
         uvloop=uvloop,
         log_format=log_format.value,
         log_level=log_level.value,
