@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, cast
@@ -24,7 +24,7 @@ from chasquimq.config import (
 )
 from chasquimq.engine.care import Care
 from chasquimq.engine.clock import now_ms
-from chasquimq.engine.draft import Backoff, Delay, draft, plain, plain_all
+from chasquimq.engine.draft import Backoff, Delay, draft, listed, plain, plain_all, refuse_strange
 from chasquimq.engine.listener import dismiss
 from chasquimq.engine.order import Order
 from chasquimq.engine.recurring import Recipe
@@ -246,7 +246,7 @@ class Queue(Care):
         )
 
     async def add_bulk(
-        self, jobs: Sequence[Mapping[str, Any]], *, durability: Durability | None = None
+        self, jobs: Iterable[Mapping[str, Any]], *, durability: Durability | None = None
     ) -> list[Job]:
         """Add many jobs in one pipelined write, whatever options they carry.
 
@@ -255,9 +255,11 @@ class Queue(Care):
         specs: they are written first, one by one.
         """
         created_ms = now_ms()
+        jobs = listed(jobs)
         drafts = plain_all(jobs, self._options)
         bare = drafts is not None
         if drafts is None:
+            refuse_strange(jobs)
             if any("repeat" in job for job in jobs):
                 return await self._add_with_specs(jobs, durability)
             drafts = [self._draft(place, job, created_ms) for place, job in enumerate(jobs)]

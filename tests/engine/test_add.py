@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from chasquimq import BackoffSpec, Job, QueueFullError, UnconfirmedError, wire
+from chasquimq import (
+    ArgumentError,
+    BackoffSpec,
+    Job,
+    QueueFullError,
+    RepeatPattern,
+    UnconfirmedError,
+    wire,
+)
 from chasquimq.job import RetryOverride
 from tests.engine.desk import Desk, deafened, eventually
 
@@ -174,6 +182,40 @@ async def test_a_large_bulk_arrives_whole_and_in_order(desk: Desk) -> None:
     assert [wire.decode(envelope.payload) for envelope in envelopes] == list(range(12_345))
     assert [envelope.id for envelope in envelopes] == [job.id for job in added]
     assert len({job.id for job in added}) == 12_345
+
+
+async def test_a_bulk_may_come_from_a_generator(desk: Desk) -> None:
+    async with desk.queue() as queue:
+        added = await queue.add_bulk({"name": "n", "data": n} for n in range(3))
+        added += await queue.add_bulk({"name": "n", "data": n, "attempts": 2} for n in range(3, 5))
+    assert [job.data for job in added] == [0, 1, 2, 3, 4]
+    assert desk.waiting() == 5
+
+
+@pytest.mark.parametrize(
+    ("jobs", "message", "notes"),
+    [
+        ({"name": "a", "data": 1}, "add_bulk takes a list of jobs, got dict", []),
+        (None, "add_bulk takes a list of jobs, got NoneType", []),
+        (
+            [{"name": "a", "data": 1}, ("b", 2)],
+            "a job of add_bulk is a dict with 'name' and 'data', got tuple",
+            ["job 1 of the bulk; nothing was sent"],
+        ),
+        (
+            ["a", {"name": "b", "data": 1, "repeat": RepeatPattern.every(1000)}],
+            "a job of add_bulk is a dict with 'name' and 'data', got str",
+            ["job 0 of the bulk; nothing was sent"],
+        ),
+    ],
+)
+async def test_what_is_no_bulk_is_said_to_be_none(
+    desk: Desk, jobs: Any, message: str, notes: list[str]
+) -> None:
+    async with desk.queue() as queue:
+        with pytest.raises(ArgumentError, match=message) as caught:
+            await queue.add_bulk(jobs)
+    assert getattr(caught.value, "__notes__", []) == notes
 
 
 async def test_an_empty_bulk_sends_nothing(desk: Desk) -> None:

@@ -296,7 +296,7 @@ class Color(enum.Enum):
         ({1, 2}, "data is a set"),
         ({"a": [NOW]}, r"data\['a'\]\[0\] is a datetime.datetime"),
         ([2**64], r"data\[0\] is an int beyond 64 bits"),
-        (object(), "data is a object"),
+        (object(), "data is an object"),
         (Color.RED, "data is a .*Color"),
         ({"a": "\ud800"}, r"data\['a'\] is no valid text"),
     ],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, SupportsIndex
 
@@ -38,6 +38,25 @@ def plain(name: str | None, data: Any, options: ProducerOptions) -> tuple[bytes,
     if size > options.max_payload_bytes:
         raise PayloadTooLargeError(size, options.max_payload_bytes)
     return raw_name, payload
+
+
+def listed(jobs: Any) -> Sequence[Mapping[str, Any]]:
+    """The jobs of a bulk, which are gone through more than once: an iterator could not be."""
+    if isinstance(jobs, list | tuple):
+        return jobs
+    if isinstance(jobs, Mapping) or not isinstance(jobs, Iterable):
+        raise ArgumentError(f"add_bulk takes a list of jobs, got {type(jobs).__name__}")
+    return list(jobs)
+
+
+def refuse_strange(jobs: Sequence[Any]) -> None:
+    for place, job in enumerate(jobs):
+        if not isinstance(job, Mapping):
+            error = ArgumentError(
+                f"a job of add_bulk is a dict with 'name' and 'data', got {type(job).__name__}"
+            )
+            error.add_note(f"job {place} of the bulk; nothing was sent")
+            raise error
 
 
 def plain_all(jobs: Sequence[Mapping[str, Any]], options: ProducerOptions) -> list[Draft] | None:

@@ -125,7 +125,7 @@ def _struct_writer(kind: type[msgspec.Struct]) -> Writer:
 
 def _refuse_array_like(value: msgspec.Struct) -> Any:
     raise Unfit(
-        f"is a {full_name(type(value))}, an array_like Struct: models are written as maps, and it "
+        f"is {a_kind(value)}, an array_like Struct: models are written as maps, and it "
         "would be read from a list only; leave array_like out, or send a list"
     )
 
@@ -159,7 +159,7 @@ def _pydantic_writer(kind: Any) -> Writer:
 
 def _refuse_secret(value: Any) -> Any:
     raise Unfit(
-        f"is a {full_name(type(value))}, which shows itself as asterisks only; send a reference "
+        f"is {a_kind(value)}, which shows itself as asterisks only; send a reference "
         "to the secret, or give the field a serializer that reveals it"
     )
 
@@ -211,6 +211,12 @@ def _jsonable(value: Any) -> Any:
     except ValueError:
         return value
     return text if isinstance(text, str) else value
+
+
+def a_kind(value: Any) -> str:
+    """What it is, in a sentence: `a decimal.Decimal`, `an object`."""
+    name = full_name(type(value))
+    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
 
 
 def full_name(kind: type) -> str:

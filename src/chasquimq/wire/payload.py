@@ -20,7 +20,7 @@ import msgspec
 from msgspec import UNSET
 
 from chasquimq.errors import EncodeError, WireError
-from chasquimq.wire.model import DUMP, FIELD, FIELDS, PLAIN, TEXTUAL, Unfit, full_name, unwrap
+from chasquimq.wire.model import DUMP, FIELD, FIELDS, PLAIN, TEXTUAL, Unfit, a_kind, unwrap
 from chasquimq.wire.scan import MAX_DEPTH, MAX_NODES, UNREADABLE, scan
 
 _SCALARS = frozenset((str, int, float, bool, type(None), bytes, bytearray))
@@ -194,7 +194,7 @@ def _scalar(value: Any) -> Any:
         return float.__float__(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return memoryview(value).tobytes()
-    raise Unfit(f"is a {full_name(type(value))}; {_advice(value)}")
+    raise Unfit(f"is {a_kind(value)}; {_advice(value)}")
 
 
 def _key(key: Any, depth: int, place: int, fine: frozenset[Any]) -> Any:
@@ -203,7 +203,7 @@ def _key(key: Any, depth: int, place: int, fine: frozenset[Any]) -> Any:
         try:
             hash(plain)
         except TypeError:  # a model or a set is in it, written as what no dict has for a key
-            unhashable = f"is a {full_name(type(key))}, which is written as no key can be"
+            unhashable = f"is {a_kind(key)}, which is written as no key can be"
             raise Unfit(unhashable) from None
     except Unfit as unfit:
         unfit.is_key = True

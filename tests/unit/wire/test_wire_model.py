@@ -135,7 +135,7 @@ REFUSED = [  # (a value inside of a model, the place, what is said)
     ([0, {"a b": -(2**63) - 1}], "data.content[1]['a b']", "an int beyond 64 bits"),
     ("\ud800", "data.content", "no valid text"),
     ([{"\ud800": 1}], "a key of data.content[0]", "no valid text"),
-    ([object()], "data.content[0]", "is a object; send"),
+    ([object()], "data.content[0]", "is an object; send"),
     ([Box([Row({0: 2**64})])], "data.content[0].content[0].content[0]", "beyond 64 bits"),
     ([msgspec.Raw(b"\x01")], "data.content[0]", "msgspec.Raw"),
     ([msgspec.msgpack.Ext(1, b"")], "data.content[0]", "Ext"),
