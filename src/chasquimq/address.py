@@ -44,6 +44,8 @@ _CURES = {
     **dict.fromkeys((62, 64), "connect to a name that stands in it"),
 }
 _NO_PORT = -1
+# `redis` may be the name of a host: what follows must not be a database alone, as in `redis:/0`.
+_MAIMED = re.compile(r"(redis|rediss|unix)(\+\w+)?(:/|//)(?!\d*$)")
 _UNREADABLE = "cannot be read; percent-encode special characters in it"
 
 # Asked before every AUTH with "host:port" (None for a unix socket), so tokens may rotate.
@@ -190,6 +192,8 @@ class Address(msgspec.Struct, frozen=True):
 def read_url(url: str, *, tls: bool = False) -> Address:
     """Read a URL; `tls=True` asks for TLS whatever the scheme says."""
     if not _SCHEME.match(url):
+        if _MAIMED.match(url):
+            raise _bad(url, _SCHEMES)
         url = f"redis://{url}"
     parts = _split(url)
     if parts is None:

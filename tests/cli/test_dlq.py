@@ -167,6 +167,16 @@ def test_an_unknown_word_names_the_known(shown: Chasqui) -> None:
     assert shown.call("dlq", "peek", grave.queue, "--by", "color").code == 2
 
 
+@pytest.mark.parametrize("verb", ["peek", "replay", "purge", "export"])
+def test_a_queue_that_is_none_is_not_taken_for_an_empty_dlq(shown: Chasqui, verb: str) -> None:
+    grave = Grave(shown)
+    grave.fill()
+    options = {"replay": ["--yes"], "purge": ["--everything", "--yes"]}.get(verb, [])
+    said = shown.call("dlq", verb, f"{grave.queue}s", *options)
+    assert f"there is no queue '{grave.queue}s' here: did you mean '{grave.queue}'?" in said.err
+    assert f"no queue '{grave.queue}'" not in shown.call("dlq", verb, grave.queue, "--id", "x").err
+
+
 # -- replay ----------------------------------------------------------------------------------------
 
 

@@ -92,6 +92,7 @@ async def test_a_target_is_a_worker_several_or_a_factory(
     ("target", "words"),
     [
         ("shop.task:worker", "there is no module 'shop.task' in shop; did you mean 'tasks'?"),
+        ("shop.tasks.py:worker", "no module 'shop.tasks.py'; write 'shop.tasks', without .py"),
         ("sho.tasks:worker", "there is no module 'sho' in this folder; did you mean 'shop'?"),
         ("shop.tasks:wroker", "module shop.tasks has no 'wroker'; its Workers: worker, pair"),
         ("shop.bare:worker", "module shop.bare has no 'worker', and no Worker"),
@@ -104,6 +105,10 @@ async def test_a_target_is_a_worker_several_or_a_factory(
         ("shop.tasks:twice", "the same Worker of 'mail' twice"),
         ("shop.tasks:namesakes", "two Workers of queue 'mail' have the consumer_id 'x'"),
         ("shop.tasks:needs", "is called without arguments, but: missing a required argument"),
+        (
+            "shop.tasks:handle",
+            "argument: 'job'. Is it a handler? A target is the Worker that has it",
+        ),
         ("shop.tasks:fails", "calling shop.tasks:fails failed: KeyError: 'MAIL_URL'"),
         ("shop.broken:worker", "importing shop.broken failed: ZeroDivisionError"),
         ("shop.needy:worker", "failed: ModuleNotFoundError: No module named 'not_installed"),

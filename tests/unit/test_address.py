@@ -40,6 +40,9 @@ URLS = [  # (url, what it says)
     ),
     ("rediss://h?insecure=true", Address(Endpoint("h", 6379), tls=True, insecure=True)),
     ("rediss://h?insecure=no", Address(Endpoint("h", 6379), tls=True)),
+    ("redis", Address(Endpoint("redis", 6379))),  # by a bare name, as in a compose file
+    ("redis/2", Address(Endpoint("redis", 6379), 2)),
+    ("redis:/2", Address(Endpoint("redis", 6379), 2)),
     ("unix:///tmp/a.sock", Address(Endpoint("", 0, "/tmp/a.sock"))),
     ("unix:///tmp/a%20b.sock?db=3", Address(Endpoint("", 0, "/tmp/a b.sock"), 3)),
     (
@@ -50,6 +53,9 @@ URLS = [  # (url, what it says)
 REFUSED = [  # (url, what the message says of it)
     ("http://h", "'http://h' must start with redis://, rediss://, unix://, redis"),
     ("redis://h/a", "'redis://h/a' must end in a database number"),
+    ("redis:/h:6379", "'redis:/h:6379' must start with redis://, rediss://"),
+    ("redis//h", "'redis//h' must start with redis://"),
+    ("rediss:/:pass@h", r"'\*\*\*@h' must start with redis://"),  # not a secret
     ("redis://h/1/2", "must end in a database number"),
     ("redis://h/-1", "must end in a database number"),
     ("redis://h/\u0663", "must end in a database number"),  # a digit, but not one of ours

@@ -66,11 +66,19 @@ async def all_queues(link: Link, group: str) -> list[Overview]:
 async def one_queue(link: Link, keys: wire.Keys, group: str) -> Overview:
     """How it is; one that has no key at all is refused, with the name that may be meant."""
     [one] = await overviews(link, [keys], group)
-    if not one.exists:
-        names = await Survey(link).queues()
-        if keys.queue not in names:  # results and markers may be all that is left of it
-            refuse(f"there is no queue {keys.queue!r} here: {_rather(keys.queue, names)}")
+    if (why := await unknown(link, one)) is not None:
+        refuse(why)
     return one
+
+
+async def unknown(link: Link, one: Overview) -> str | None:
+    """What to say of a queue that is none; None: it is one."""
+    if one.exists:
+        return None
+    names = await Survey(link).queues()
+    if one.queue in names:  # results and markers may be all that is left of it
+        return None
+    return f"there is no queue {one.queue!r} here: {_rather(one.queue, names)}"
 
 
 def _rather(name: str, names: Sequence[str]) -> str:

@@ -83,6 +83,11 @@ def _imported(name: str) -> ModuleType:
         missing = error.name or ""
         if name != missing and not name.startswith(f"{missing}."):
             raise _raised(f"importing {name}", error) from None
+        if missing.endswith(".py"):  # the file is there, and was just imported
+            said = missing.removesuffix(".py")
+            raise TargetError(
+                f"there is no module {missing!r}; write {said!r}, without .py"
+            ) from None
         raise TargetError(f"there is no module {missing!r}{_near_module(missing)}") from None
     except SystemExit as error:
         raise TargetError(
@@ -159,7 +164,10 @@ async def _made(found: Any, target: str) -> Any:
     try:
         inspect.signature(found).bind()
     except TypeError as error:
-        raise TargetError(f"{target} is called without arguments, but: {error}") from None
+        raise TargetError(
+            f"{target} is called without arguments, but: {error}. Is it a handler? A target is the "
+            'Worker that has it, as in worker = Worker("mail", handle)'
+        ) from None
     try:
         made = found()
         return await made if inspect.isawaitable(made) else made
