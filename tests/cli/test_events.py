@@ -96,6 +96,7 @@ def test_a_row_that_is_no_event_is_passed_over(chasqui: Chasqui, told: str) -> N
 
 
 def test_a_queue_without_events_has_none(chasqui: Chasqui, queue_name: str) -> None:
+    chasqui.call("add", queue_name, "welcome", "null")
     assert names(chasqui.call("events", queue_name, "--no-follow")) == []
 
 

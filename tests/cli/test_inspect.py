@@ -160,3 +160,16 @@ def test_a_server_that_cannot_be_reached_is_said_so(chasqui: Chasqui) -> None:
     ended = chasqui.call("inspect", "--redis-url", "redis://user:pw@127.0.0.1:1")  # not a secret
     assert (ended.code, ended.out) == (3, "")
     assert "cannot reach Redis at redis://" in ended.err and "pw" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "command", [["jobs", "list"], ["repeatable", "list"], ["events", "--no-follow"], ["pause"]]
+)
+def test_a_queue_that_is_none_is_not_taken_for_an_empty_one(
+    chasqui: Chasqui, queue_name: str, command: list[str]
+) -> None:
+    chasqui.call("add", queue_name, "welcome", "null")
+    words = f"there is no queue '{queue_name}s' here: did you mean '{queue_name}'?"
+    slip = chasqui.call(*command, f"{queue_name}s")
+    assert (slip.code, words in slip.err) == (0, True)
+    assert "there is no queue" not in chasqui.call(*command, queue_name).err

@@ -28,7 +28,8 @@ def test_both_say_what_they_changed_and_may_be_said_twice(
     chasqui: Chasqui, queue_name: str
 ) -> None:
     first = chasqui.call("pause", queue_name, "--reason", "new [bold]schema\x1b[31m")
-    assert first == (0, f"{queue_name} is paused; no worker has read it yet\n", "")
+    assert first[:2] == (0, f"{queue_name} is paused; no worker has read it yet\n")
+    assert f"there is no queue '{queue_name}' here: " in first.err, "a slip of the keyboard?"
     hold(chasqui, queue_name, 2)
     hold(chasqui, queue_name, 1, "second")  # which reads the others, too
     again = chasqui.call("pause", queue_name)

@@ -153,7 +153,8 @@ def test_a_port_that_is_taken_is_a_clear_error(binary: Binary) -> None:
         other.listen()
         port = other.getsockname()[1]
         server = Server(binary, port=port, start_timeout=5)
-        with pytest.raises(StoreError, match=r"did not start: .*[Aa]ddress already in use"):
+        words = rf"did not start: port {port} is taken; .*[Aa]ddress already in use"
+        with pytest.raises(StoreError, match=words):
             server.start()
     assert not server.is_running
     with server:  # and once it is free, it works

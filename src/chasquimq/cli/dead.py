@@ -5,26 +5,21 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext, suppress
-from functools import partial
+from contextlib import nullcontext
 from typing import Annotated, Literal
 
 import typer
 
-from chasquimq import wire
 from chasquimq.cli.aside import hushed
 from chasquimq.cli.exits import Exit
-from chasquimq.cli.inspect import unknown
+from chasquimq.cli.inspect import note_unknown
 from chasquimq.cli.moment import read_time
 from chasquimq.cli.near import near
 from chasquimq.cli.progress import Tell, Worked, watched
 from chasquimq.cli.render_dlq import By, Tally
-from chasquimq.cli.shell import run_at, run_on
-from chasquimq.errors import StoreError
+from chasquimq.cli.shell import run_on
 from chasquimq.policy.selection import Which, select
 from chasquimq.queue import Queue
-from chasquimq.store import Link
-from chasquimq.store.inspect import overviews
 from chasquimq.text import shown
 
 PAGE = 100
@@ -139,12 +134,14 @@ async def tally(door: Queue, which: Which, by: By, total: int | None) -> tuple[T
 
 
 def hint(queue: str, url: str | None, which: Which) -> None:
-    """Where nobody was meant: say which names or error types there are, or that there is no such
-    queue: an empty DLQ is good news, a slip of the keyboard is none."""
-    with suppress(StoreError):  # whoever may not look further has had the answer
-        if (why := run_at(url, queue, partial(_unknown, queue))) is not None:
-            print(f"chasqui: {shown(why)}", file=sys.stderr)
-            return
+    """Where nobody was meant: say which names or error types there are, or that the ids, or the
+    queue, are unknown."""
+    if note_unknown(queue, url):
+        return
+    ids = which.get("ids")
+    if ids and not any(value for option, value in which.items() if option != "ids"):
+        spelled = ", ".join(shown(one, 80) for one in ids)
+        print(f"no dead job has the id {spelled}", file=sys.stderr)
     for option, by in _SPELLED:
         word = which.get(option)
         if not word:
@@ -161,11 +158,6 @@ def hint(queue: str, url: str | None, which: Which) -> None:
                 f"no dead job has the {what} '{shown(word, 80)}'; {near(word, words)}",
                 file=sys.stderr,
             )
-
-
-async def _unknown(queue: str, link: Link) -> str | None:
-    [one] = await overviews(link, [wire.Keys(queue)], "default")
-    return await unknown(link, one)
 
 
 _Option = Literal["name", "error_type"]

@@ -14,6 +14,7 @@ import typer
 from chasquimq import wire
 from chasquimq.cli.aside import Aside, logged_to
 from chasquimq.cli.clock import server_ms
+from chasquimq.cli.inspect import note_unknown
 from chasquimq.cli.moment import moment_ms, read_time
 from chasquimq.cli.render_event import event_document, event_line
 from chasquimq.cli.screen import Screen
@@ -90,6 +91,7 @@ def events(
     screen = Screen(as_json=as_json)
     place = from_ or ("0" if no_follow else "$")
     wire.check_queue_name(queue)
+    note_unknown(queue, redis_url)
 
     async def main() -> None:
         door = QueueEvents(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -14,10 +16,11 @@ from chasquimq.cli.ask import refuse
 from chasquimq.cli.exits import Exit
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, Group, RedisUrl, examples, run_at, run_at_all
-from chasquimq.errors import ConfigError
+from chasquimq.errors import ConfigError, StoreError
 from chasquimq.store import Link
 from chasquimq.store.inspect import Overview, overviews
 from chasquimq.store.survey import Survey
+from chasquimq.text import shown
 
 EXAMPLES = examples(
     "chasqui inspect                      every queue of the server, a row each",
@@ -79,6 +82,21 @@ async def unknown(link: Link, one: Overview) -> str | None:
     if one.queue in names:  # results and markers may be all that is left of it
         return None
     return f"there is no queue {one.queue!r} here: {_rather(one.queue, names)}"
+
+
+def note_unknown(queue: str, url: str | None) -> bool:
+    """Say on stderr that there is no such queue, if so: where nothing is found, a slip of the
+    keyboard is not to look like good news."""
+
+    async def why(link: Link) -> str | None:
+        [one] = await overviews(link, [wire.Keys(queue)], "default")
+        return await unknown(link, one)
+
+    with suppress(StoreError):  # whoever may not look further has had the answer
+        if (words := run_at(url, queue, why)) is not None:
+            print(f"chasqui: {shown(words)}", file=sys.stderr, flush=True)
+            return True
+    return False
 
 
 def _rather(name: str, names: Sequence[str]) -> str:

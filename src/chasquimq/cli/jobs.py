@@ -11,6 +11,7 @@ from chasquimq.cli import render_jobs as render
 from chasquimq.cli.ask import refuse
 from chasquimq.cli.bar import Bar
 from chasquimq.cli.exits import Exit
+from chasquimq.cli.inspect import note_unknown
 from chasquimq.cli.moment import read_duration, read_moment
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, Group, QueueName, RedisUrl, examples, run_in, run_on
@@ -122,6 +123,8 @@ def list_jobs(
         screen.json([render.job_json(one) for _, page in pages for one in page.jobs])
         return
     screen.show(render.jobs(pages, now_ms))
+    if not any(page.jobs for _, page in pages):
+        note_unknown(queue, redis_url)
 
 
 @jobs.command(

@@ -14,6 +14,7 @@ from chasquimq.cli.ask import refuse
 from chasquimq.cli.bar import Bar
 from chasquimq.cli.clock import now_ms
 from chasquimq.cli.exits import Exit
+from chasquimq.cli.inspect import note_unknown
 from chasquimq.cli.moment import read_duration
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import AsJson, QueueName, RedisUrl, examples, run_in
@@ -57,6 +58,7 @@ def pause(
     if limit_s is not None and not wait:
         raise ConfigError("--timeout says how long to --wait; give both")
     screen = Screen(as_json=as_json)
+    note_unknown(queue, redis_url)  # it may be paused before anybody adds to it, but seldom is
 
     async def verb(store: Store) -> tuple[str | None, list[Unfinished]]:
         hold = store.hold

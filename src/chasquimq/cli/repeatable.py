@@ -14,6 +14,7 @@ from chasquimq.cli import render_repeatable as render
 from chasquimq.cli.ask import refuse
 from chasquimq.cli.clock import server_ms
 from chasquimq.cli.exits import Exit
+from chasquimq.cli.inspect import note_unknown
 from chasquimq.cli.moment import duration_ms, moment_ms, read_duration, read_time
 from chasquimq.cli.near import near
 from chasquimq.cli.screen import Screen
@@ -80,6 +81,8 @@ def list_specs(
         screen.json([render.spec_json(one, now_ms) for one in listed])
         return
     screen.show(render.specs(listed, now_ms, more=len(found) > limit, width=screen.width))
+    if not found:
+        note_unknown(queue, redis_url)
 
 
 @repeatable.command(

@@ -131,6 +131,9 @@ class Server:
             if not (_is_port_taken(failure) and self._port_is_ours and attempts_left):
                 if is_new:
                     self._forget_home()
+                if "Address already in use" in failure and self.socket_path is None:
+                    taken = f"port {self.port} is taken; end what listens there, or take another"
+                    failure = f"{taken} ({failure})"
                 raise StoreError(f"{self.binary.path.name} did not start: {failure}")
             self.port = None
         raise AssertionError("unreachable")
