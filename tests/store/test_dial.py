@@ -165,14 +165,22 @@ async def test_a_host_that_nobody_knows_is_named() -> None:
     assert "cannot reach Redis at redis://nowhere.invalid:6379" in str(error)
 
 
-async def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
+@pytest.mark.parametrize(
+    ("scheme", "question"),
+    [
+        ("redis", "is that the right address?"),
+        ("rediss", "is that the right address, and does it speak TLS?"),
+    ],
+)
+async def test_a_server_that_says_nothing_is_given_up_in_time(scheme: str, question: str) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
     async with puppet(silent) as server:
-        error = await refusal(server.url, ConnectOptions(timeout_ms=100))
+        url = server.url.replace("redis://", f"{scheme}://")
+        error = await refusal(url, ConnectOptions(timeout_ms=100))
     assert type(error) is StoreUnavailableError
-    assert "within 100 ms; is that the right address?" in str(error)
+    assert f"within 100 ms; {question}" in str(error)
 
 
 @pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])

@@ -73,9 +73,11 @@ class Dialer:
         except ssl.SSLCertVerificationError as error:
             raise distrust(self.address, error) from None
         except TimeoutError:
+            # A server without TLS waits for the end of a line that a greeting of TLS has not got.
+            spoken = ", and does it speak TLS" if self.address.tls else ""
             raise StoreUnavailableError(
                 f"no answer from Redis at {self.address} "
-                f"within {self.options.timeout_ms} ms; is that the right address?"
+                f"within {self.options.timeout_ms} ms; is that the right address{spoken}?"
             ) from None
         except OSError as error:
             reason = error.strerror or str(error) or type(error).__name__
