@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from chasquimq.config import refuse_unknown
-from chasquimq.errors import ConfigError
+from chasquimq.errors import ArgumentError, ConfigError
 from chasquimq.model import read
 
 T = TypeVar("T")
@@ -50,6 +50,8 @@ class BackoffSpec(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         for name in ("delay_ms", "max_delay_ms", "jitter_ms"):
             value = getattr(self, name)
+            if value is not None and not isinstance(value, int | float):
+                raise ArgumentError(f"backoff {name} is a number of ms, got {value!r:.80}")
             if value is not None and value < 0:
                 raise ConfigError(f"backoff {name} must not be negative, got {value}")
 

@@ -133,3 +133,10 @@ async def test_what_a_credential_provider_says_never_reaches_the_log(
         await eventually(lambda: "renewing leases failed" in caplog.text)
     assert "ValueError" in caplog.text
     assert SECRET not in caplog.text
+
+
+async def test_a_dialect_that_is_none_is_refused(desk: Desk) -> None:
+    where: Any = {"redis_url": desk.server.url, "dialect": "redis"}
+    for door in (Queue(desk.name, **where), Worker(desk.name, nothing, burst=True, **where)):
+        with pytest.raises(ConfigError, match="dialect must be one of native, portable; got 'red"):
+            await (door.add("n", 1) if isinstance(door, Queue) else door.run())

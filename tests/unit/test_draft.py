@@ -378,3 +378,11 @@ def test_one_bad_option_refuses_the_whole_job(given_: dict[str, Any]) -> None:
     assert isinstance(drafted(**good), Draft)
     with pytest.raises(ChasquiError):
         drafted(**(good | given_))
+
+
+@pytest.mark.parametrize("delay", ["1s", timedelta(seconds=1)])
+def test_a_backoff_that_is_no_number_is_named(delay: Any) -> None:
+    with pytest.raises(ArgumentError, match="CMQ-004: backoff delay_ms is a number of ms, got"):
+        BackoffSpec.fixed(delay)
+    with pytest.raises(ArgumentError, match="CMQ-004: backoff max_delay_ms is a number of ms, got"):
+        BackoffSpec.exponential(5, max_ms=delay)

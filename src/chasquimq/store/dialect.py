@@ -6,9 +6,9 @@ Which dialect a server speaks is asked of the server itself, never read from its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
-from chasquimq.config import DialectName, StreamOptions
+from chasquimq.config import DialectName, StreamOptions, one_of
 from chasquimq.store.native import Native
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.portable import Portable
@@ -41,6 +41,8 @@ class Dialect(Protocol):
 
 async def choose(pipe: Pipe, forced: DialectName | None) -> DialectName:
     """Ask the server what it can do; refuse one that would lose or crash."""
+    if forced is not None:
+        one_of("dialect", forced, get_args(DialectName))
     known, facts = await pipe.ask(
         pack("COMMAND", "INFO", "xcfgset") + pack("INFO", "server", "memory"), 2
     )
