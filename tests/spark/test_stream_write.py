@@ -15,6 +15,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from tests.chaos.kit.wait import eventually
 from tests.servers import DialectServer
@@ -157,8 +158,7 @@ def test_attempts_with_other_rows_are_no_matter(
 def test_a_write_that_fails_leaves_nothing_to_be_seen(
     spark: SparkSession, server: DialectServer, queue_name: str, partitions: int
 ) -> None:
-    """A task beside the one that fails may begin when its run has been aborted, and stage its rows
-    for nobody: those expire."""
+    """Also no task beside the one that fails, which may begin when its run has been aborted."""
     shelf = Shelf(server.client(), queue_name)
     rows = spark.range(100, numPartitions=partitions).selectExpr(
         "CASE WHEN id = 99 THEN CAST(raise_error('no') AS STRING) ELSE 'x' END AS payload"
@@ -166,7 +166,51 @@ def test_a_write_that_fails_leaves_nothing_to_be_seen(
     write = rows.write.format("chasqui").option("url", server.url).option("commitMode", "staged")
     with pytest.raises(PySparkException):
         write.option("chunkRows", 5).mode("append").save(queue_name)
-    prefix = shelf.keys.tag + b"spark:"
-    lasting = [key for key in shelf.left() if shelf.client.pttl(prefix + key) == -1]
-    assert (shelf.payloads(), lasting) == ([], [])
-    assert partitions > 1 or shelf.left() == set()
+    assert (shelf.payloads(), shelf.left(), len(shelf.aborted())) == ([], set(), 1)
+
+
+def test_a_batch_that_fails_is_written_when_its_query_is_started_again(
+    spark: SparkSession, server: DialectServer, queue_name: str, stream: Stream
+) -> None:
+    """The start that failed is remembered, so that none of its tasks stages anything any more; the
+    next one writes the same batch, which is the same run."""
+    shelf, gate = Shelf(server.client(), queue_name), stream.folder.parent / "gate"
+    for number in range(2):
+        stream.add(number)
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = TaskContext.get()
+        assert task is not None
+        yield from batches
+        if task.partitionId() and not (gate / "mended").exists():
+            eventually((gate / "open").exists, PATIENCE_S)
+            raise RuntimeError("one task fails at its end")
+
+    def start() -> StreamingQuery:
+        files = spark.readStream.schema("n LONG").json(str(stream.folder))
+        payloads = files.mapInArrow(rows, "n LONG").selectExpr("struct(n) AS payload")
+        writer = payloads.writeStream.format("chasqui").options(**stream.options)
+        return writer.option("checkpointLocation", str(stream.checkpoint)).start()
+
+    def one_has_ended() -> bool:
+        tracker = spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        return any(one is not None and one.numCompletedTasks == 1 for one in stages)
+
+    gate.mkdir()
+    query = start()
+    try:
+        eventually(one_has_ended, PATIENCE_S, or_say=lambda: str(query.exception()))
+        (gate / "open").touch()
+        with pytest.raises(PySparkException, match="one task fails"):
+            query.awaitTermination(PATIENCE_S)
+        assert (shelf.payloads(), shelf.left(), len(shelf.aborted())) == ([], set(), 1)
+        [mark] = shelf.aborted()
+        assert mark == f"{query.id}-0:aborted:{query.runId}".encode()
+        (gate / "mended").touch()
+        query = start()
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert payloads(shelf) == list(range(100))
+    assert shelf.left() == set()

@@ -6,6 +6,7 @@ import itertools
 import pickle
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -33,7 +34,7 @@ class Write:
 
     def __init__(self, url: str, queue: str, run_id: str = "run", **options: Any) -> None:
         self.columns: dict[str, DataType] = options.pop("columns", NUMBERS)
-        self.run = options.pop("run", None) or Run(queue, run_id)
+        self.run = options.pop("run", None) or Run(queue, run_id, write=uuid.uuid4().hex)
         self.options = SinkOptions(where=Where(url=url), queue=queue, **options)
         schema = StructType()
         for name, kind in self.columns.items():
@@ -115,7 +116,13 @@ class Shelf:
         """All keys of the sink but the runs themselves and what queries have done."""
         prefix = self.keys.tag + b"spark:"
         keys = {key for key in self.client.scan_iter(count=1_000) if key.startswith(prefix)}
-        return {key[len(prefix) :] for key in keys if b":" in key[len(prefix) :]}
+        return {key[len(prefix) :] for key in keys if b":" in key[len(prefix) :]} - self.aborted()
+
+    def aborted(self) -> set[bytes]:
+        """What is remembered of writes that were."""
+        prefix = self.keys.tag + b"spark:"
+        found = set(self.client.scan_iter(match=b"*:aborted:*", count=1_000))
+        return {key[len(prefix) :] for key in found if key.startswith(prefix)}
 
 
 def payload(envelope: bytes) -> Any:

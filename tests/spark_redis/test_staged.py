@@ -176,8 +176,55 @@ def test_an_abort_deletes_all_that_was_staged(write: Write, shelf: Shelf) -> Non
     assert (shelf.payloads(), shelf.left(), shelf.run(write.run)) == ([], set(), {})
     with pytest.raises(StoreError, match="aborted meanwhile"):
         write.commit(*stages)
-    write.commit(write.stage(0, range(4)))  # the same run, tried again
+    again = Write(write.options.where.url, write.run.queue)  # the same run, tried again
+    again.commit(again.stage(0, range(4)))
     assert shelf.payloads() == [0, 1, 2, 3]
+
+
+def test_a_task_that_begins_after_the_abort_stages_nothing(write: Write, shelf: Shelf) -> None:
+    """Spark may start it while the driver gives up: nobody is left to drop what it would stage."""
+    begun = threading.Event()
+    late: list[str] = []
+
+    def slow() -> Iterator[int]:
+        """Of a task that has begun, and has not staged anything."""
+        begun.set()
+        eventually(lambda: late)
+        yield from range(25)
+
+    def straggle() -> None:
+        with pytest.raises(StoreError, match="aborted meanwhile"):
+            write.stage(1, slow())
+
+    write.stage(0, range(25))
+    straggler = threading.Thread(daemon=True, target=straggle)
+    straggler.start()
+    assert begun.wait(30)
+    write.way.abort([None, None, None])
+    for _ in range(2):
+        with pytest.raises(StoreError, match="was aborted before this task began"):
+            write.stage(2, range(25))
+    late.append("too late")
+    straggler.join(30)
+    assert (shelf.left(), shelf.run(write.run), shelf.payloads()) == (set(), {}, [])
+    [mark] = shelf.aborted()
+    assert 0 < shelf.client.pttl(shelf.keys.tag + b"spark:" + mark) <= 3_600_000
+
+
+def test_who_writes_an_aborted_run_again_is_not_taken_for_a_straggler(
+    write: Write, shelf: Shelf, dialect_server: DialectServer
+) -> None:
+    """Nor can the first driver's tasks, which may still begin, harm the second's run."""
+    write.stage(0, range(1000, 1025))
+    write.way.abort([None])
+    again = Write(dialect_server.url, write.run.queue)
+    stages = [again.stage(part, range(part * 5, part * 5 + 5)) for part in range(2)]
+    with pytest.raises(StoreError, match="was aborted before this task began"):
+        write.stage(1, range(2000, 2025))
+    again.commit(*stages)
+    assert (shelf.payloads(), shelf.left()) == (list(range(10)), set())
+    with pytest.raises(StoreError, match="was aborted before this task began"):
+        write.stage(1, range(2000, 2025))
 
 
 def test_an_abort_leaves_what_is_promised(

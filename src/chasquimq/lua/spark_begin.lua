@@ -1,16 +1,18 @@
 -- Begin, or go on with, a partition of a run of the Spark sink.
 --
--- KEYS     1 run      2 the partition's marker      3 queries
+-- KEYS     1 run      2 the partition's marker      3 queries      4 if this write may be aborted:
+--          what is there when it was
 -- ARGV     1 they live, ms      2 how it writes: direct, id or staged
 --          3 query of a stream, '' none      4 number of its batch
--- Returns  {state of the run: open, moving or done; ms it was begun at; digests of the chunks that
---           are in, joined; how it was begun}
+-- Returns  {state of the run: open, moving or done; or aborted: this write was, nothing is begun;
+--           ms it was begun at; digests of the chunks that are in, joined; how it was begun}
 
 local mode, query = ARGV[2] or 'direct', ARGV[3] or ''
 if query ~= '' then
   local last = redis.call('HGET', KEYS[3], query)
   if last and tonumber(last) >= tonumber(ARGV[4]) then return {'done', 0, '', mode} end
 end
+if KEYS[4] and redis.call('EXISTS', KEYS[4]) == 1 then return {'aborted', 0, '', mode} end
 local clock = redis.call('TIME')
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 redis.call('HSETNX', KEYS[1], 'created_ms', now)

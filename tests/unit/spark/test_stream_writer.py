@@ -11,7 +11,7 @@ from pyspark.sql.types import LongType, StructType
 from chasquimq.errors import ConfigError, NotSupportedError
 from chasquimq.spark.source import ChasquiSource
 from chasquimq.spark.write.run import Run, run_of_batch
-from chasquimq.spark.write.stream import BATCH, QUERY, OfBatch, StreamWriter
+from chasquimq.spark.write.stream import BATCH, QUERY, START, OfBatch, StreamWriter
 from chasquimq.spark.write.way import Written
 
 SCHEMA = StructType().add("payload", LongType())
@@ -43,6 +43,11 @@ def test_what_makes_no_sense_is_refused() -> None:
 def test_a_batch_is_a_run() -> None:
     run = writer()._run_of(task(**{QUERY: QUERY_ID, BATCH: "12"}))
     assert run == Run("mail", f"{QUERY_ID}-12", QUERY_ID, 12) == run_of_batch("mail", QUERY_ID, 12)
+
+
+def test_a_query_that_is_started_again_writes_its_batch_anew() -> None:
+    told = {QUERY: QUERY_ID, BATCH: "12", START: "of-this-start"}
+    assert writer()._run_of(task(**told)) == run_of_batch("mail", QUERY_ID, 12, "of-this-start")
 
 
 @pytest.mark.parametrize(

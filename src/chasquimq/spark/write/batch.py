@@ -19,7 +19,8 @@ class BatchWriter(DataSourceArrowWriter):
     """Made once per write, so that every attempt of every task knows the same run."""
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
-        self._way = way(schema, options, Run(options.queue, options.run_id or uuid.uuid4().hex))
+        write = uuid.uuid4().hex
+        self._way = way(schema, options, Run(options.queue, options.run_id or write, write=write))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         task = TaskContext.get()

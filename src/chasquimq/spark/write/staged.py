@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 SCRIPTS = (*move.SCRIPTS, *ready.SCRIPTS, "spark_stage", "spark_commit")
 # What our scripts run after their first write, beside what all writes need (see ready.py).
 MOVES = {"SADD": 1, "HSET": 2, "PERSIST": 0, "RPUSH": 1, "XTRIM": 3, "DEL": 0, "UNLINK": 0}
-MOVES |= {"SPOP": 1, "SCARD": 0}
+MOVES |= {"SPOP": 1, "SCARD": 0, "SET": 1}
 IN_FLIGHT = 8  # chunks on their way while the next are encoded
 ABORT_S = 5.0  # a write that failed is not worth more patience
 STAGED, KNOWN, LATE, GONE = 1, 0, -1, -2
@@ -111,6 +111,8 @@ class Staged:
             with Client(
                 self._options.where.address_of(run.queue), SCRIPTS, patience_s=ABORT_S
             ) as client:
+                # First: a task that begins behind this stages nothing that nobody would drop.
+                runs.remember_abort(client, run, self._options.marker_ttl_ms)
                 is_gone = move.drop(client, run)
         except ChasquiError as error:
             log.warning("what run %s has staged is left to expire: %s", run.run_id, error)

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 # Where Spark tells a task which query and which batch it works for. Nothing else does.
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+START = "spark.jobGroup.id"  # a query that is started again has another
 
 
 @dataclass
@@ -78,7 +79,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"{batch!r:.80}), without which a batch that is repeated cannot be known again; "
                 "write by foreachBatch and df.write with runId=<query id>-<batch id> instead"
             )
-        return run_of_batch(self._options.queue, query, int(batch))
+        start = task.getLocalProperty(START) or ""
+        return run_of_batch(self._options.queue, query, int(batch), start)
 
 
 def _run_told(messages: Messages) -> Run | None:
