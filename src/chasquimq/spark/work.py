@@ -4,7 +4,8 @@ Each task is an ordinary Worker that runs until its queue is empty, its share is
 is over; leases, retries, burying, results and budgets are that Worker's. `run` answers with one
 row per run of a handler.
 
-1. the driver looks whether the server lets it in, and starts so many tasks;
+1. the driver looks whether the server lets it in and to all that is needed, and starts so many
+   tasks;
 2. a task waits for an earlier attempt of itself to be over (`task/group.py`), imports the handler,
    and runs its Worker, handing on rows as they come (`task/burst.py`);
 3. the rows are kept, on the executors' disks or in Parquet files, before `run` returns: an action
@@ -13,9 +14,10 @@ row per run of a handler.
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -23,19 +25,23 @@ from pyspark import StorageLevel, TaskContext
 
 from chasquimq.address import CredentialProvider, Credentials
 from chasquimq.config import MAX_MS, check_within, suggesting
-from chasquimq.errors import ConfigError
+from chasquimq.errors import ChasquiError, ConfigError
 from chasquimq.handler import Handler, OnError, Route, Router
 from chasquimq.job import BackoffSpec, Job
 from chasquimq.spark.client import Client
 from chasquimq.spark.secret import Where
+from chasquimq.spark.task import right
 from chasquimq.spark.task.burst import Ear, drive
 from chasquimq.spark.task.group import Group, name_of, stop_key
 from chasquimq.spark.task.ledger import SCHEMA, Ledger
 from chasquimq.spark.task.target import check_target, load
+from chasquimq.wire import Keys
 from chasquimq.worker import Worker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
 
 Handlers = Handler | Mapping[str, Handler | Route] | Router | str
 Batches = Iterator[pa.RecordBatch]
@@ -123,10 +129,12 @@ class SparkWorker:
         Worker(queue, _nothing if isinstance(handler, str) else handler, **self._options)
 
     def check(self) -> None:
-        """Raise, if the server cannot be reached from here, or does not let us in. `run` does it
-        first."""
-        with self._client() as client:
-            client.ask("PING")
+        """Raise, if the server cannot be reached from here, does not let us in, or refuses what
+        handlers need. `run` does it first."""
+        options = self._options
+        delayed, scheduler = options["delayed_enabled"], options["run_scheduler"]
+        with self._client(right.SCRIPTS) as client:
+            right.check(client, Keys(self._queue), delayed=delayed, scheduler=scheduler)
 
     def run(self, spark: SparkSession, out: str | None = None) -> DataFrame:
         """Run jobs until all tasks have ended; one row per run of a handler.
@@ -144,8 +152,7 @@ class SparkWorker:
             return _kept(spark, _rows(spark, orders, self._tasks), run_id, out)
         finally:
             self._running = None
-            with self._client() as client:
-                client.ask("UNLINK", stop_key(self._queue, run_id))
+            self._forget(run_id)
 
     def stop(self) -> bool:
         """Ask the tasks to stop, from another thread: each lets its handlers end, for `drain_ms` at
@@ -158,8 +165,16 @@ class SparkWorker:
             client.ask("SET", stop_key(self._queue, run_id), 1, "PX", STOP_MS)
         return True
 
-    def _client(self) -> Client:
-        return Client(self._where.address_of(self._queue), patience_s=PATIENCE_S)
+    def _forget(self, run_id: str) -> None:
+        """That it was to stop. It is over: no rows are lost because a server is away now."""
+        try:
+            with self._client() as client:
+                client.ask("UNLINK", stop_key(self._queue, run_id))
+        except ChasquiError as error:
+            log.warning("what told run %s to stop is left to expire: %s", run_id, error)
+
+    def _client(self, scripts: Sequence[str] = ()) -> Client:
+        return Client(self._where.address_of(self._queue), scripts, patience_s=PATIENCE_S)
 
 
 class Orders(NamedTuple):

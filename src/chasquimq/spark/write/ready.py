@@ -47,12 +47,18 @@ def make_ready(client: Client, queue: str, commands: dict[str, int]) -> None:
     client.run("open_stream", [keys.stream], ["", max_size, options.idmp_duration_s, ""])
 
 
-def check_rights(client: Client, keys: Keys, commands: dict[str, int]) -> None:
+def check_rights(
+    client: Client,
+    keys: Keys,
+    commands: dict[str, int],
+    who: str = "a write to queue {!r} needs; nothing was written",
+) -> None:
+    """AccessError that names what is missing. `commands`: how many arguments follow the key."""
     pairs: list[lua.Arg] = [part for pair in commands.items() for part in pair]
     refused = client.run("spark_may", [keys.stream], pairs)
     if refused:
         names = ", ".join(f"+{name.decode().lower()}" for name in refused)
         raise AccessError(
-            f"the user may not run all that a write to queue {keys.queue!r} needs; nothing was "
-            f"written. Missing in its ACL rules: {names} on ~{keys.tag.decode()}*"
+            f"the user may not run all that {who.format(keys.queue)}. "
+            f"Missing in its ACL rules: {names} on ~{keys.tag.decode()}*"
         )
