@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from chasquimq.spark.lake.compact import Compacted, CompactOptions, compact
+from chasquimq.spark.lake.compact import LEFT_MS, STAGING, Compacted, CompactOptions, compact
 from chasquimq.spark.lake.files import Files
 from chasquimq.spark.lake.keep import bring_in
 from chasquimq.spark.lake.layout import read_folder
@@ -27,20 +28,25 @@ class Lake:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.spark, self.path = spark, path
         self.files = Files(spark, path)
+        self.queue = "mail"
         self._numbers = count()
         self._batches = count()
 
     def add(self, rows: int = 4, day: date = DAY, writer: str = "01234567") -> list[str]:
         """A batch; the ids of its rows."""
         noon = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
-        ids = [f"{noon.timestamp() * 1000:.0f}-{next(self._numbers)}" for _ in range(rows)]
+        return self.put(noon, rows, writer)
+
+    def put(self, moment: datetime, rows: int = 1, writer: str = "01234567") -> list[str]:
+        ids = [f"{moment.timestamp() * 1000:.0f}-{next(self._numbers)}" for _ in range(rows)]
         values = ", ".join(f"('{one}')" for one in ids)
         missing = ", ".join(
             f"CAST(NULL AS {field.dataType.simpleString()}) AS `{field.name}`"
             for field in schema_of("events")
             if field.name not in ("entry_id", "queue", "at", "date", "batch")
         )
-        made = f"SELECT entry_id, 'mail' AS queue, {missing} FROM VALUES {values} AS t(entry_id)"
+        names = f"entry_id, '{self.queue}' AS queue, {missing}"
+        made = f"SELECT {names} FROM VALUES {values} AS t(entry_id)"
         batch = self.spark.sql(made).coalesce(1)
         bring_in(self.files, "events", batch, writer, next(self._batches))
         return ids
@@ -125,14 +131,31 @@ def test_two_at_once_write_it_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) 
 
     def late(self: Files, old: str, new: str) -> bool:
         monkeypatch.undo()
-        bystander = Files(lake.spark, lake.path)
         assert lake.compact(CompactOptions(least=2)) == Compacted(1, 3)
-        batch = lake.read().drop("queue", "date", "batch")
-        batch.write.mode("overwrite").parquet(bystander.at(old))
         return move(self, old, new)
 
     monkeypatch.setattr(Files, "move", late)
     assert lake.compact(CompactOptions(least=2)) == Compacted()
+    assert ids(lake.read()) == sorted(rows)
+    assert lake.files.folders("_staging") == []
+
+
+def test_what_those_left_that_were_killed_is_removed_a_day_later(lake: Lake) -> None:
+    lake.many()
+    folders = [Path(lake.path, f"{STAGING}{number}") for number in range(2)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    yesterday = datetime.now(UTC).timestamp() - LEFT_MS / 1000 - 1
+    os.utime(folders[0], (yesterday, yesterday))
+    lake.compact(NOW)
+    assert [folder.exists() for folder in folders] == [False, True]
+
+
+def test_a_queue_with_a_long_name_is_put_together(lake: Lake) -> None:
+    """Names of folders have at most 255 bytes."""
+    lake.queue = "q" * 240
+    rows = lake.many()
+    assert lake.compact(NOW) == Compacted(1, 3)
     assert ids(lake.read()) == sorted(rows)
 
 
@@ -170,3 +193,19 @@ def test_a_folder_that_is_none_of_ours_is_left_alone(lake: Lake) -> None:
     assert ids(lake.read()) == sorted(rows)
     lake.compact(NOW)
     assert files.exists(stranger)
+
+
+def test_a_day_is_one_of_utc_whatever_zone_the_session_has(lake: Lake) -> None:
+    """Readers choose folders by it: two in the morning of a day is no evening of the day before."""
+    zone = lake.spark.conf.get("spark.sql.session.timeZone")
+    begin = datetime(DAY.year, DAY.month, DAY.day, tzinfo=UTC)
+    early, late = begin + timedelta(hours=2), begin + timedelta(hours=22)
+    try:
+        for name in ("America/New_York", "Asia/Tokyo"):
+            lake.spark.conf.set("spark.sql.session.timeZone", name)
+            rows = lake.put(early) + lake.put(late)
+            day = read(lake.spark, lake.path, since=begin, until=begin + timedelta(days=1))
+            assert set(rows) <= set(ids(day)), name
+    finally:
+        lake.spark.conf.set("spark.sql.session.timeZone", str(zone))
+    assert {one.partition for one in found(lake.files, "events")} == {f"queue=mail/date={DAY}"}

@@ -134,6 +134,21 @@ def test_when_jobs_wait(spark: SparkSession) -> None:
     }
 
 
+def test_an_hour_is_one_of_utc_whatever_zone_the_session_has(spark: SparkSession) -> None:
+    told, zone = Told(), str(spark.conf.get("spark.sql.session.timeZone"))
+    for hour in range(48):
+        told.run(hour * 3_600_000 + 1, f"of hour {hour}", 1, 5, created=hour * 3_600_000)
+    frame = told.frame(spark)
+    wanted = heat(frame).collect()
+    try:
+        for name in ("America/New_York", "Asia/Kolkata"):
+            spark.conf.set("spark.sql.session.timeZone", name)
+            assert sorted(heat(frame).collect()) == sorted(wanted), name
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert {(row.weekday, row.hour) for row in wanted} >= {(1, 9), (1, 23), (2, 0), (3, 8)}
+
+
 def test_how_many_wait_and_run(spark: SparkSession) -> None:
     told = Told()
     told.run(90_000, "a", 1, 60_000, created=30_000)  # waits, then runs

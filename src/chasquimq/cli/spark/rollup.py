@@ -183,5 +183,7 @@ def write(found: DataFrame, out: str) -> None:
     """A folder for each day; those that are there are replaced."""
     from pyspark.sql import functions as f
 
-    days = found.withColumn("date", f.to_date("window_start")).write.partitionBy("date")
+    from chasquimq.spark.pipelines.keep import day
+
+    days = found.withColumn("date", day(f.col("window_start"))).write.partitionBy("date")
     days.mode("overwrite").option("partitionOverwriteMode", "dynamic").parquet(out)

@@ -10,6 +10,7 @@ Those who read meanwhile have chosen their files before, and find them for `grac
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -30,6 +31,8 @@ from chasquimq.spark.lake.layout import (
 from chasquimq.spark.lake.table import found, partitions, read_folders
 
 FILE_BYTES = 128 << 20
+STAGING = "_staging/compact-"
+LEFT_MS = 86_400_000  # a folder is put together in less
 
 
 class CompactOptions(Options, frozen=True):
@@ -67,6 +70,7 @@ def compact(
     options = options or CompactOptions()
     files = Files(spark, lake)
     now_ms = files.now_ms()
+    _sweep(files, now_ms)
     written = put = removed = days = 0
     for table in TABLES:
         if options.keep_days is not None:
@@ -82,18 +86,25 @@ def compact(
 def _put_together(spark: SparkSession, files: Files, table: str, group: Sequence[Folder]) -> bool:
     """False: somebody else has done it meanwhile."""
     new = joined(group)
-    staged = f"_staging/compact-{table}-{new.partition.replace('/', '-')}-{new.name}"
+    # Nobody else's: what another of its kind puts together at the same time must not get in here.
+    staged = f"{STAGING}{uuid.uuid4().hex}"
+    try:
+        return _move_together(spark, files, table, group, new, staged)
+    finally:
+        files.remove(staged)
+
+
+def _move_together(
+    spark: SparkSession, files: Files, table: str, group: Sequence[Folder], new: Folder, staged: str
+) -> bool:
     size = sum(files.bytes(f"{table}/{one.path}") for one in group)
     rows = read_folders(spark, files, table, group).drop("queue", "date", "batch")
     some = rows.coalesce(-(-size // FILE_BYTES)).sortWithinPartitions("at", "entry_id")
     some.write.mode("overwrite").parquet(files.at(staged))
     wanted, got = rows.count(), spark.read.parquet(files.at(staged)).count()
     if wanted != got:
-        files.remove(staged)
         raise StoreError(f"{table}/{new.path} has {got} rows instead of {wanted}: left as it was")
-    moved = files.move(staged, f"{table}/{new.path}")
-    files.remove(staged)
-    return moved
+    return files.move(staged, f"{table}/{new.path}")
 
 
 def _clear(files: Files, table: str, now_ms: int, grace_ms: int) -> int:
@@ -104,6 +115,14 @@ def _clear(files: Files, table: str, now_ms: int, grace_ms: int) -> int:
         if now_ms - files.changed_ms(f"{table}/{by.path}") >= grace_ms
     ]
     return sum(files.remove(f"{table}/{one.path}") for one in expired)
+
+
+def _sweep(files: Files, now_ms: int) -> None:
+    """Remove what those of its kind left that were killed."""
+    folder, _, begin = STAGING.rpartition("/")
+    for one in files.inside(folder):
+        if one.name.startswith(begin) and now_ms - one.changed_ms >= LEFT_MS:
+            files.remove(f"{folder}/{one.name}")
 
 
 def _forget(files: Files, table: str, now_ms: int, keep_days: int) -> int:

@@ -5,11 +5,18 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+DAY_MS = 86_400_000
+
 
 def lake(rows: DataFrame) -> DataFrame:
     """... with `at`, when the server took the row in, and `date`, the day of that in UTC. An entry
     id never changes, so a row belongs to the same day however late it is read."""
-    return rows.withColumn("at", entered(f.col("entry_id"))).withColumn("date", f.to_date("at"))
+    return rows.withColumn("at", entered(f.col("entry_id"))).withColumn("date", day(f.col("at")))
+
+
+def day(moment: Column) -> Column:
+    """In UTC, whatever time zone the session has."""
+    return f.date_from_unix_date(f.floor(f.unix_millis(moment) / DAY_MS).cast("int"))
 
 
 def entered(entry_id: Column) -> Column:

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from chasquimq.errors import ConfigError
+from chasquimq.spark.pipelines.keep import day
 from chasquimq.spark.pipelines.life import lifecycle, of_jobs, runs, threaded, waited
 
 MINUTE = timedelta(minutes=1)
@@ -79,7 +80,7 @@ def names(
 def heat(events: DataFrame, *, since: datetime | None = None) -> DataFrame:
     """When jobs wait: started, wait_p50_ms and so on per weekday (1 is Monday) and hour, in UTC."""
     hours = _with_waits(events, since).groupBy(
-        (f.weekday("at") + 1).alias("weekday"), f.hour("at").alias("hour")
+        (f.weekday(day(f.col("at"))) + 1).alias("weekday"), _hour(f.col("at")).alias("hour")
     )
     return hours.agg(f.count_if(f.col("event") == "active").alias("started"), *_percentiles("wait"))
 
@@ -174,6 +175,11 @@ def _with_waits(events: DataFrame, since: datetime | None) -> DataFrame:
     waits = f.when(first, waited(f.col("created_at"), f.col("moment")))
     counted = of_jobs(events).where(f.col("event").isin(*COUNTS.values()))
     return counted.withColumn("wait_ms", waits).select(*columns)
+
+
+def _hour(moment: Column) -> Column:
+    """Of the day, in UTC, whatever time zone the session has."""
+    return (f.floor(f.unix_seconds(moment) / 3_600) % 24).cast("int")
 
 
 def _from(rows: DataFrame, since: datetime | None) -> DataFrame:
