@@ -14,7 +14,7 @@ from chasquimq import Job, Queue, RetryError, UnrecoverableError, Worker
 from chasquimq.errors import ConfigError
 from chasquimq.spark.lake.keep import keep
 from chasquimq.spark.lake.table import read
-from chasquimq.spark.pipelines import lifecycle, runs
+from chasquimq.spark.pipelines import lifecycle, names, runs
 from tests.pipelines.told import Told, at, shown
 from tests.servers import DialectServer
 
@@ -178,3 +178,23 @@ def test_what_a_worker_tells_is_what_its_handlers_saw(
     done = runs(events)
     assert done.count() == sum(ran.values())
     assert done.where("wait_ms IS NULL OR wait_ms > 60000 OR run_ms IS NULL").count() == 0
+
+
+@pytest.mark.parametrize("absurd", [2**63 - 1, -(2**63)])
+def test_a_number_that_nothing_can_be_ends_no_figures(spark: SparkSession, absurd: int) -> None:
+    """Whoever writes to Redis may write events; of those the rest is still true."""
+    told = Told()
+    told.run(0, "sound", 1, 5, created=0)
+    told.say(10, "delayed", "odd", delay_ms=absurd)
+    told.say(20, "active", "odd", attempt=1, created=10)
+    told.say(30, "retry-scheduled", "odd", attempt=2, backoff_ms=absurd)
+    for _ in range(2):
+        told.say(40, "completed", "odd", attempt=2, duration_us=absurd)
+    frame = told.frame(spark)
+    rows = {row.job_id: row for row in lifecycle(frame).collect()}
+    assert (rows["sound"].state, rows["sound"].run_ms) == ("completed", 5.0)
+    assert (rows["odd"].state, rows["odd"].run_ms) == ("completed", None)
+    waits = {row.job_id: row.wait_ms for row in runs(frame).collect()}
+    assert waits == {"sound": 0.0, "odd": 10.0}
+    [figures] = names(frame).collect()
+    assert (figures.started, figures.completed) == (2, 3)

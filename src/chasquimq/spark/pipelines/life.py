@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from chasquimq.config import MAX_MS
 from chasquimq.errors import ConfigError
 from chasquimq.spark.pipelines.keep import entered
 
@@ -174,10 +175,12 @@ def of_jobs(events: DataFrame) -> DataFrame:
 
 
 def _later() -> Column:
-    """When a job is due that was delayed, or shall run again."""
-    ms = f.when(f.col("event") == "retry-scheduled", f.col("backoff_ms")).when(
+    """When a job is due that was delayed, or shall run again. Anybody may write events: a number
+    that no delay can be says nothing, and does not end the figures of all others."""
+    told = f.when(f.col("event") == "retry-scheduled", f.col("backoff_ms")).when(
         f.col("event") == "delayed", f.col("delay_ms")
     )
+    ms = f.when(told.between(0, MAX_MS), told)
     return f.timestamp_micros(f.unix_micros("moment") + ms * 1000)
 
 
@@ -221,7 +224,7 @@ def _told_of_a_job() -> list[Column]:
         f.max("moment").alias("last_seen"),
         f.max(f.when(event == "waiting", f.col("place"))).alias("promoted"),
         f.max(f.when(event != "waiting", f.col("place"))).alias("moved"),
-        (f.sum("duration_us") / 1000).alias("run_ms"),
+        (f.try_sum("duration_us") / 1000).alias("run_ms"),
         f.max_by(f.when(event == "failed", f.col("reason")), failed).alias("error"),
     ]
 
