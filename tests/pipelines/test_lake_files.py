@@ -38,7 +38,10 @@ class Lake:
         return self.put(noon, rows, writer)
 
     def put(self, moment: datetime, rows: int = 1, writer: str = "01234567") -> list[str]:
-        ids = [f"{moment.timestamp() * 1000:.0f}-{next(self._numbers)}" for _ in range(rows)]
+        ms = round(moment.timestamp() * 1000)
+        return self.bring([f"{ms}-{next(self._numbers)}" for _ in range(rows)], writer)
+
+    def bring(self, ids: list[str], writer: str = "01234567") -> list[str]:
         values = ", ".join(f"('{one}')" for one in ids)
         missing = ", ".join(
             f"CAST(NULL AS {field.dataType.simpleString()}) AS `{field.name}`"
@@ -209,3 +212,14 @@ def test_a_day_is_one_of_utc_whatever_zone_the_session_has(lake: Lake) -> None:
     finally:
         lake.spark.conf.set("spark.sql.session.timeZone", str(zone))
     assert {one.partition for one in found(lake.files, "events")} == {f"queue=mail/date={DAY}"}
+
+
+def test_an_id_behind_all_moments_ends_no_lake(lake: Lake) -> None:
+    """Whoever writes to Redis may choose it, and all entries behind it have to follow."""
+    beyond = ["253402300800000-0", f"{2**63 - 1}-0", f"{2**64 - 1}-{2**64 - 1}"]
+    rows = lake.add() + lake.bring(beyond)
+    assert ids(lake.read()) == sorted(rows)
+    last = [one.partition for one in found(lake.files, "events") if "9999" in one.partition]
+    assert last == ["queue=mail/date=9999-12-31"]
+    until = datetime(2100, 1, 1, tzinfo=UTC)
+    assert ids(read(lake.spark, lake.path, until=until)) == sorted(set(rows) - set(beyond))

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from chasquimq.spark.decode.column import LAST_US
+
 DAY_MS = 86_400_000
+LAST_MS = LAST_US // 1000
 
 
 def lake(rows: DataFrame) -> DataFrame:
@@ -20,5 +23,7 @@ def day(moment: Column) -> Column:
 
 
 def entered(entry_id: Column) -> Column:
-    """The moment in an entry id, `<ms>-<seq>`."""
-    return f.timestamp_millis(f.split_part(entry_id, f.lit("-"), f.lit(1)).cast("bigint"))
+    """The moment in an entry id, `<ms>-<seq>`. Anybody may choose an id: a moment behind the year
+    9999, for which nothing has a name, is the last of that."""
+    ms = f.split_part(entry_id, f.lit("-"), f.lit(1)).cast("decimal(20,0)")
+    return f.timestamp_millis(f.least(ms, f.lit(LAST_MS)).cast("bigint"))
