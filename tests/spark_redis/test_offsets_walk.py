@@ -9,11 +9,12 @@ import pytest
 from chasquimq.address import read_url
 from chasquimq.errors import StoreError
 from chasquimq.spark.client import Client
-from chasquimq.spark.place import END, START, Place, read_place
+from chasquimq.spark.place import END, LAST_SEQ, START, Place, read_place
 from chasquimq.spark.read.mark import Mark
 from chasquimq.spark.read.walk import SCRIPT, STEP, STEP_BYTES, locate, look, walk
 from tests.servers import DialectServer
 from tests.spark_redis.events import Events
+from tests.spark_redis.follower import Follow
 
 ALL = read_place(END)
 
@@ -142,3 +143,24 @@ def test_a_place_that_is_trimmed_while_it_is_counted(client: Client, events: Eve
     events.trim(5)
     place = read_place(rows[19][1])
     assert locate(client, events.key, stream, place) == Mark(place, 25), "as if it began there"
+
+
+@pytest.mark.parametrize("view", ["events", "dlq"])
+@pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": 3}], ids=["all", "some"])
+def test_the_last_possible_entry_is_followed(
+    dialect_server: DialectServer, queue_name: str, follow: Follow, view: str, limit: dict[str, int]
+) -> None:
+    """Nothing can be asked for behind it: a server says that there is no such place."""
+    events = Events(dialect_server, queue_name, dlq=view == "dlq")
+    rows = events.add(9) + events.add(1, f"{LAST_SEQ}-{LAST_SEQ}")
+    query = follow(view=view, **limit)
+    assert query.all() == rows
+    assert query.batch() is None
+
+
+def test_a_walk_ends_at_the_last_possible_entry(client: Client, events: Events) -> None:
+    events.add(9)
+    events.add(1, f"{LAST_SEQ}-{LAST_SEQ}")
+    walked = walk(client, events.key, Mark(Place(0, 0)), ALL)
+    assert (walked.rows, walked.mark, walked.over) == (10, Mark(ALL, 10), True)
+    assert walk(client, events.key, walked.mark, ALL).rows == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chasquimq.spark.place import LAST_SEQ
 from chasquimq.spark.read import scan
 from chasquimq.spark.read.part import Part
 from tests.servers import DialectServer
@@ -108,3 +109,14 @@ def test_parts_by_ranges_of_entries(dialect_server: DialectServer, queue_name: s
     assert len(parts) == 3
     assert reading.ids() == ids[:300]
     assert max(sizes) < 200
+
+
+def test_the_last_possible_entry(dialect_server: DialectServer, queue_name: str) -> None:
+    client, last = dialect_server.client(), f"{LAST_SEQ}-{LAST_SEQ}"
+    ids = ["1-0", f"{LAST_SEQ}-{LAST_SEQ - 1}", last]
+    for one in ids:
+        client.xadd(key_of(queue_name), {"d": b"x"}, id=one)
+    deliver(dialect_server, queue_name, 3)
+    for fetch_size in (1, 2, 3, 4):
+        reading = Reading(dialect_server, queue_name, view="pending", fetchSize=fetch_size)
+        assert [row[0].decode() for row in reading.rows()] == ids

@@ -12,6 +12,7 @@ if page.err then -- nobody ever read this stream, or there is none
   return string.find(page.err, '^NOGROUP') and {''} or page
 end
 local rows, bytes = {#page == tonumber(ARGV[4]) and page[#page][1] or ''}, 0
+if rows[1] == '18446744073709551615-18446744073709551615' then rows[1] = '' end -- nothing is behind
 for at, row in ipairs(page) do
   local entry = redis.call('XRANGE', KEYS[1], row[1], row[1])[1]
   local fields = entry and entry[2]

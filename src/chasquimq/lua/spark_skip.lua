@@ -23,6 +23,10 @@ local most, weight = tonumber(ARGV[3]), tonumber(ARGV[4])
 while walked < most and bytes < weight do
   local size = math.min(10, most - walked) -- by tens: a body may be large
   local from = '(' .. (walked > 0 and last or ARGV[1])
+  if from == '(18446744073709551615-18446744073709551615' then -- the server knows no place behind
+    over = 1
+    break
+  end
   local page = redis.call('XRANGE', KEYS[1], from, ARGV[2], 'COUNT', size)
   for _, entry in ipairs(page) do
     for _, text in ipairs(entry[2]) do
