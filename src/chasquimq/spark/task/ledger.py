@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from chasquimq.job import Again, Dead
+from chasquimq.text import said
 from chasquimq.trace import Batch, Run, Sending
 
 BATCH = 1_000  # rows that leave a task together
@@ -134,7 +135,7 @@ class Ledger:
         error: BaseException | None,
     ) -> None:
         kind = None if error is None else type(error).__name__
-        text = None if error is None else _words(error)
+        text = None if error is None else _safe(said(error))[:MOST_ERROR]
         run = (_safe(job_id), _safe(name), attempt, outcome, reason, started_us, duration_us)
         head, tail = (self._run_id, self._queue), (kind, text, self._task, self._consumer)
         self._rows.append((*head, *run, *tail))
@@ -184,15 +185,6 @@ class Line:
 
 def _drop(rows: pa.RecordBatch) -> None:
     """Where nobody takes them."""
-
-
-def _words(error: BaseException) -> str:
-    """What it says, if it can say it."""
-    try:
-        text: str = _safe(str(error))[:MOST_ERROR]
-        return text
-    except Exception:
-        return ""
 
 
 def _safe(text: Any) -> Any:
