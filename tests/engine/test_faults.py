@@ -189,6 +189,7 @@ async def test_acks_that_are_refused_for_a_while_are_kept_until_they_land(own_de
     log, acl = Log(), own_desk.redis.execute_command
     native = own_desk.server.name == "redis-native"
     async with own_desk.queue() as queue, own_desk.working(log) as worker:
+        await eventually(lambda: worker.health().state == "running")
         acl("ACL", "SETUSER", "default", "-xack", *["-xackdel"] * native)
         job = await queue.add("n", 1)
         await eventually(lambda: _refusals(own_desk) >= 5)

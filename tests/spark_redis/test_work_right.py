@@ -10,38 +10,18 @@ from typing import Any
 
 import pytest
 
-from chasquimq import Job, UnrecoverableError, lua
+from chasquimq import Job, UnrecoverableError
 from chasquimq.errors import AccessError
 from chasquimq.spark import work
-from chasquimq.spark.task.right import OF_PROMOTERS, OF_SCHEDULERS, OF_TASKS, OF_WORKERS
 from chasquimq.spark.work import SparkWorker
 from chasquimq.sync import Queue
 from chasquimq.wire import Keys
-from tests.security.users import commands, listed
+from tests.security.users import listed
 from tests.servers import DIALECTS, Dialect, DialectServer, Servers
 
 PASSWORD = "c4nary"  # not a secret
-SETTLING = (
-    *("ack", "ack_held", "finish", "free", "retry", "bury", "renew", "claim"),
-    *("take_back", "adopt", "give_back", "restore"),
-)
-HINTS = {"publish"}  # of what others would hear of later in any case
-AWAY = {"UNLINK", "XINFO|CONSUMERS", "XREADGROUP"}  # in no script of these
 JOBS = ("plain", "fails", "dies")
 RUNS = {("plain", "completed"), ("fails", "retried"), ("fails", "completed"), ("dies", "buried")}
-
-
-def of(*scripts: str) -> set[str]:
-    return {name for script in scripts for name in commands(lua.SOURCES[script])} - HINTS
-
-
-def test_it_asks_for_what_scripts_come_to() -> None:
-    asked = {name.lower() for name in {**OF_TASKS, **OF_WORKERS} if name not in AWAY}
-    assert asked == of(*SETTLING)
-    later = {name.lower() for name in OF_PROMOTERS}
-    assert later == of("promote", "release") - asked
-    fired = {name.lower() for name in OF_SCHEDULERS}
-    assert fired == of("due", "fire", "release") - asked
 
 
 class Task:

@@ -36,6 +36,7 @@ from chasquimq.health import Health, State
 from chasquimq.store import Jobs, Link, Row, Store, build
 from chasquimq.text import said
 from chasquimq.trace import Tracing
+from chasquimq.wire.right import of_worker
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +148,12 @@ class Consumer:
         self.pulse.end(Health(state="stopped"))
 
     async def _run(self) -> None:
+        await self._store.check_rights(
+            of_worker(
+                delayed=self.options.promote.enabled, scheduler=self.options.schedule.enabled
+            ),
+            f"a worker of queue {self._store.keys.queue!r} needs; no job was run",
+        )
         await self._jobs.join(self.options.stream)
         # Before anything is read: only older entries can have been left by an earlier run.
         own_until = await self._jobs.last_delivered() if self._stable else None

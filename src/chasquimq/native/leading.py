@@ -23,12 +23,14 @@ from chasquimq.observe.announce import announcer
 from chasquimq.observe.metrics import attached
 from chasquimq.observe.stream import EventStream
 from chasquimq.store import Dialer, Store, build, open_stream
+from chasquimq.wire.right import Calls
 
 
 class Leading:
     """A leader that is a process of its own. Of all that run for a queue, one leads."""
 
     _role: str
+    _needs: Calls
 
     def __init__(
         self,
@@ -87,6 +89,8 @@ class Leading:
         await store.open()
         async with AsyncExitStack() as open_things:
             open_things.push_async_callback(store.close)
+            who = f"a {self._role} of queue {self._keys.queue!r} needs; nothing was moved"
+            await store.check_rights(self._needs, who)
             # A stream that we bring into being has the settings that producers count on.
             dialect = build(store.dialect_name, self._keys)
             await open_stream(store.link, self._keys, dialect, StreamOptions())

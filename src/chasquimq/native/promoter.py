@@ -12,6 +12,7 @@ from chasquimq.engine.promoter import Promoter as PromoterLoop
 from chasquimq.happening import Announce
 from chasquimq.native.leading import Leading
 from chasquimq.store import Store
+from chasquimq.wire.right import PROMOTING
 
 
 class Promoter(Leading):
@@ -22,6 +23,7 @@ class Promoter(Leading):
     """
 
     _role = "promoter"
+    _needs = PROMOTING
 
     @suggesting
     def __init__(

@@ -12,6 +12,7 @@ from chasquimq.engine.scheduler import Scheduler as SchedulerLoop
 from chasquimq.happening import Announce
 from chasquimq.native.leading import Leading
 from chasquimq.store import Store
+from chasquimq.wire.right import FIRING
 
 
 class Scheduler(Leading):
@@ -22,6 +23,7 @@ class Scheduler(Leading):
     """
 
     _role = "scheduler"
+    _needs = FIRING
 
     @suggesting
     def __init__(

@@ -152,8 +152,8 @@ def look(client: Client, nowhere: Keys, queues: Sequence[str] = ()) -> Rights:
 
 def _asked(client: Client, place: Keys) -> set[str]:
     words: list[Arg] = [word for pair in ASKED.items() for word in pair]
-    with Client(client.address, ["spark_may"], patience_s=0) as other:
-        return {name.decode() for name in other.run("spark_may", [place.stream], words)}
+    with Client(client.address, ["may"], patience_s=0) as other:
+        return {name.decode() for name in other.run("may", [place.stream], words)}
 
 
 def _may_use(client: Client, keys: Keys) -> bool:

@@ -30,12 +30,13 @@ from chasquimq.handler import Handler, OnError, Route, Router
 from chasquimq.job import BackoffSpec, Job
 from chasquimq.spark.client import Client
 from chasquimq.spark.secret import Where
-from chasquimq.spark.task import right
 from chasquimq.spark.task.burst import Ear, drive
 from chasquimq.spark.task.group import Group, name_of, stop_key
 from chasquimq.spark.task.ledger import SCHEMA, Ledger
 from chasquimq.spark.task.target import check_target, load
+from chasquimq.spark.write.ready import check_rights
 from chasquimq.wire import Keys
+from chasquimq.wire.right import of_worker
 from chasquimq.worker import Worker
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ Batches = Iterator[pa.RecordBatch]
 
 MOST_TASKS = 100_000
 PATIENCE_S = 2.0  # the driver's, with a server that is away
+# What tasks do beside their Workers: they find their earlier attempts, and hear of a stop.
+OF_TASKS = {"EXISTS": 0, "SET": 1, "UNLINK": 0, "XINFO|CONSUMERS": 1}
 STOP_MS = 86_400_000  # how long a stop is remembered, should its driver die
 
 
@@ -133,8 +136,10 @@ class SparkWorker:
         handlers need. `run` does it first."""
         options = self._options
         delayed, scheduler = options["delayed_enabled"], options["run_scheduler"]
-        with self._client(right.SCRIPTS) as client:
-            right.check(client, Keys(self._queue), delayed=delayed, scheduler=scheduler)
+        needed = {**of_worker(delayed=delayed, scheduler=scheduler), **OF_TASKS}
+        with self._client(("may",)) as client:
+            who = f"handlers of queue {self._queue!r} need; no job was run"
+            check_rights(client, Keys(self._queue), needed, who)
 
     def run(self, spark: SparkSession, out: str | None = None) -> DataFrame:
         """Run jobs until all tasks have ended; one row per run of a handler.

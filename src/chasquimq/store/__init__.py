@@ -17,6 +17,7 @@ from chasquimq.store.link import Link, Prepare
 from chasquimq.store.results import Results
 from chasquimq.store.specs import Specs
 from chasquimq.wire import Keys
+from chasquimq.wire.right import Calls, asked, refuse_without
 
 __all__ = [
     "DeadLetters",
@@ -72,6 +73,11 @@ class Store:
         except BaseException:
             await self.link.close()
             raise
+
+    async def check_rights(self, calls: Calls, who: str) -> None:
+        """Raise AccessError if our user may not run one of these. `who`: needs them for what."""
+        refused = await self.link.run("may", (self.keys.stream,), asked(calls))
+        refuse_without(refused, self.keys, who)
 
     def new_link(self, *, extra_reply_ms: int = 0, prepare: Prepare | None = None) -> Link:
         return Link(self.dialer, extra_reply_ms=extra_reply_ms, prepare=prepare)

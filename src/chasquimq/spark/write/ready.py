@@ -5,17 +5,16 @@ What is found out here is not found out half-way through a chunk.
 
 from __future__ import annotations
 
-from chasquimq import lua
 from chasquimq.config import StreamOptions
-from chasquimq.errors import AccessError
 from chasquimq.spark.client import Client
 from chasquimq.spark.options import SinkOptions
 from chasquimq.spark.write.check import Layout
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import as_error
 from chasquimq.wire.info import parse_info, refuse_dangerous
+from chasquimq.wire.right import Calls, asked, refuse_without
 
-SCRIPTS = ("open_stream", "spark_may")
+SCRIPTS = ("open_stream", "may")
 
 # What scripts run after their first write, and how many arguments follow the key: an ACL that
 # refuses one of these must not do so in the middle.
@@ -47,18 +46,9 @@ def make_ready(client: Client, queue: str, commands: dict[str, int]) -> None:
     client.run("open_stream", [keys.stream], ["", max_size, options.idmp_duration_s, ""])
 
 
-def check_rights(
-    client: Client,
-    keys: Keys,
-    commands: dict[str, int],
-    who: str = "a write to queue {!r} needs; nothing was written",
-) -> None:
-    """AccessError that names what is missing. `commands`: how many arguments follow the key."""
-    pairs: list[lua.Arg] = [part for pair in commands.items() for part in pair]
-    refused = client.run("spark_may", [keys.stream], pairs)
-    if refused:
-        names = ", ".join(f"+{name.decode().lower()}" for name in refused)
-        raise AccessError(
-            f"the user may not run all that {who.format(keys.queue)}. "
-            f"Missing in its ACL rules: {names} on ~{keys.tag.decode()}*"
-        )
+def check_rights(client: Client, keys: Keys, commands: Calls, who: str = "") -> None:
+    """AccessError that names what is missing."""
+    refused = client.run("may", [keys.stream], asked(commands))
+    refuse_without(
+        refused, keys, who or f"a write to queue {keys.queue!r} needs; nothing was written"
+    )
