@@ -22,7 +22,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tools.reference_env import make_once, run_installer  # noqa: E402 - found from the root only
+from tools.lock import names  # noqa: E402 - found from the root only
+from tools.reference_env import make_once, run_installer  # noqa: E402
 
 LOCKED = ROOT / "requirements" / "dev.txt"
 REPORTS = "bench/reports"
@@ -88,8 +89,10 @@ def interpreter(commit: str, root: Path = ROOT) -> Path:
         export(commit, home / "tree", root)
         venv.create(home / "venv", with_pip=True)
         pip = [str(home / "venv" / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+        pins = home / "pins"
+        pins.write_text(names(LOCKED))  # with their hashes pip would want one of the tree, too
         run_installer(
-            [*pip, "install", "--quiet", "--constraint", str(LOCKED), *requirements(home / "tree")],
+            [*pip, "install", "--quiet", "--constraint", str(pins), *requirements(home / "tree")],
             "the old commit (--no-old leaves it out)",
         )
 
