@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from chasquimq import lua
 from chasquimq.spark.client import Arg, Client
 from chasquimq.wire import Keys
+from chasquimq.wire.right import asked
 
 OF_WORK = ("exists", "set", "unlink")  # of what writes need
 # ... and of what reads of the DLQ and writes need together.
@@ -136,8 +137,8 @@ def look(client: Client, nowhere: Keys, queues: Sequence[str] = ()) -> Rights:
     refused = {name for name, reply in said.items() if _COMMAND.search(_words(reply))}
     usable = [name for name in queues if _may_use(client, Keys(name))]
     place = Keys(usable[0]) if usable else nowhere
-    asked = place is not nowhere or _may_use(client, nowhere)
-    if asked and not refused & {"evalsha", "script|load"}:
+    reaches = place is not nowhere or _may_use(client, nowhere)
+    if reaches and not refused & {"evalsha", "script|load"}:
         refused |= _asked(client, place)
     return Rights(
         _user(client),
@@ -151,9 +152,8 @@ def look(client: Client, nowhere: Keys, queues: Sequence[str] = ()) -> Rights:
 
 
 def _asked(client: Client, place: Keys) -> set[str]:
-    words: list[Arg] = [word for pair in ASKED.items() for word in pair]
     with Client(client.address, ["may"], patience_s=0) as other:
-        return {name.decode() for name in other.run("may", [place.stream], words)}
+        return {name.decode() for name in other.run("may", [place.stream], asked(ASKED))}
 
 
 def _may_use(client: Client, keys: Keys) -> bool:
