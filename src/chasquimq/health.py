@@ -50,6 +50,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     leads: bool = False  # this worker promotes delayed jobs for the queue
     schedules: bool = False  # this worker fires specs for the queue
     paused: bool = False  # the queue is paused: it starts nothing new
+    slots: int = 0  # that live; as many as `concurrency`
+    slots_limit: int = 0
     running: int = 0  # handlers
     queued: int = 0  # read ahead, not started
     held: int = 0  # all that is pending under our name, as far as we know
@@ -96,6 +98,11 @@ def _problems(health: Health) -> tuple[str, ...]:
         problems.append(
             f"all {health.threads_limit} threads are kept by functions that were given up and "
             "have not ended: nothing is started"
+        )
+    if health.state == "running" and health.slots < health.slots_limit:
+        problems.append(
+            f"{health.slots_limit - health.slots} of {health.slots_limit} slots have ended and "
+            "were not replaced; report it as a defect, and restart the worker"
         )
     gap = health.renewal_gap_s
     if gap is not None and health.lease_s and gap > health.lease_s:

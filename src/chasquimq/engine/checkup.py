@@ -43,6 +43,8 @@ def checkup(consumer: Consumer) -> Health:
             leads=consumer.promoter.leads,
             schedules=consumer.scheduler.leads,
             paused=reader.brake.paused,
+            slots=consumer.pool.alive if consumer.pool.begun else options.concurrency,
+            slots_limit=options.concurrency,
             running=len(consumer.pool.running),
             queued=len(consumer.holdings.queue),
             held=len(consumer.holdings.ids),

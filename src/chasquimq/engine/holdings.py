@@ -172,19 +172,22 @@ class Holdings:
             self.feed()
         try:
             await future
-        finally:
-            self.waking = False
+        except asyncio.CancelledError:
+            self._left(future)
+            raise
+        self.waking = False
 
     def wake(self) -> None:
         """Wake one worker; it wakes the next if there is more. Handlers that never suspend
         are thus run by one worker, without a switch between jobs."""
-        if self.queue and self._idle and not self.waking and not self.resting:
-            self.waking = True
+        if self.waking or self.resting or not self.queue:
+            return
+        while self._idle:
             future = self._idle.popleft()
-            if not future.done():
+            if not future.done():  # else its worker was cancelled a moment ago
+                self.waking = True
                 future.set_result(None)
-            else:
-                self.waking = False
+                return
 
     def feed(self) -> bool:
         """Wake the reader if it waits and a read is worth it; says whether it did."""
@@ -204,6 +207,14 @@ class Holdings:
                 self._cleared.set_result(None)
         if self.hungry:
             self.feed()
+
+    def _left(self, future: asyncio.Future[None]) -> None:
+        """A worker that waited was cancelled. If it had been woken, the next one is woken."""
+        if future in self._idle:
+            self._idle.remove(future)
+        elif not future.cancelled():
+            self.waking = False
+            self.wake()
 
     # -- inside --------------------------------------------------------------------------------
 

@@ -47,10 +47,6 @@ class Slot:
         self.opened[4].lease_lost = True
         self.task.cancel()
 
-    def told_to_stop(self) -> bool:
-        """Whether the worker itself was cancelled, whatever befell its handler."""
-        return self.task is not None and self.task.cancelling() > self.cancelled
-
     def recover(self) -> None:
         """The handler has ended, and its worker lives on."""
         if self.cancelled and self.task is not None:

@@ -4,9 +4,13 @@
 2. run the handler of its name on it;
 3. hand its end to the outcomes: done, failed, or void, because it is no longer ours.
 
-A worker is not a task per job, which would cost more than most jobs. It gives way to the event
-loop once it has kept it for a whole turn, and it is replaced when a handler left context
-variables behind, so that no handler sees another's.
+A slot is a task that runs job after job; a task per job would cost more than most jobs. It gives
+way to the event loop once it has kept it for a whole turn, and it is replaced when a handler left
+context variables behind, so that no handler sees another's.
+
+Only the pool stops a slot, and it says so (`_stopping`). Any other cancellation of a slot's task
+is the handler's own doing (a timer of a timeout library, `current_task().cancel()`): the run has
+failed, and the slot goes on. A slot whose task is cancelled between two jobs is replaced.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Container, Coroutine
+from functools import partial
 from typing import Any
 
 from chasquimq import wire
@@ -76,7 +81,11 @@ class Pool:
         self.slots = [Slot() for _ in range(options.concurrency)]
         self._lines = {name: self._line(route) for name, route in router.routes.items()}
         self._default = self._line(router.default or Route(_nobody(router)))
+        self.alive = 0  # slots that take jobs, or run one
         self._group: asyncio.TaskGroup | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._broken = False  # a slot has raised an error of ours: all are stopped
+        self._ended = asyncio.Event()  # no slot is left
         self._clean = contextvars.copy_context()
         self._turn = 0.0
         limited = any(limit_s for _, limit_s in (*self._lines.values(), self._default))
@@ -84,6 +93,7 @@ class Pool:
 
     async def run(self) -> None:
         """Work until the holdings are closed and everything started has ended."""
+        self._task = asyncio.current_task()
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -91,10 +101,15 @@ class Pool:
                     self._limits.start()
                 for slot in self.slots:
                     self._spawn(slot)
+                await self._ended.wait()  # inside, where a slot can still be replaced
         finally:
             self.threads.stop()
             if self._limits is not None:
                 self._limits.stop()
+
+    @property
+    def begun(self) -> bool:
+        return self._task is not None
 
     @property
     def running(self) -> list[Row]:
@@ -125,13 +140,29 @@ class Pool:
         context = self._clean.copy()
         work = self._work(slot) if self._tracer is None else self._tracer.watch(slot, self._work)
         slot.task = self._group.create_task(work, context=context)
+        slot.task.add_done_callback(partial(self._slot_ended, slot))
+        self.alive += 1
+
+    def _slot_ended(self, slot: Slot, task: asyncio.Task[None]) -> None:
+        self.alive -= 1
+        if not task.cancelled() and task.exception() is not None:
+            self._broken = True
+        elif task.cancelled() and not (self._stopping() or self._holdings.closed):
+            log.warning("a slot was cancelled from outside while it ran nothing; it is replaced")
+            self._spawn(slot)
+        if not self.alive:
+            self._ended.set()
+
+    def _stopping(self) -> bool:
+        """Whether slots that are cancelled are cancelled by us."""
+        return self._broken or self._task is None or self._task.cancelling() > 0
 
     async def _work(self, slot: Slot) -> None:
         holdings, settler, clock = self._holdings, self._settler, time.perf_counter
         announce, lines, default = self._announce, self._lines, self._default
         threads, limited, tracer = self.threads, self._limits is not None, self._tracer
         assert slot.task is not None
-        told_to_stop = slot.task.cancelling
+        cancellations = slot.task.cancelling
         rest = False
         while True:
             while rest or not holdings.queue:
@@ -171,9 +202,15 @@ class Pool:
             except Exception as caught:
                 error = caught
             except asyncio.CancelledError as caught:
-                if slot.told_to_stop():
+                if self._stopping():
                     job.lease_lost = True  # it is given back
                     raise
+                error = caught
+            except KeyboardInterrupt:
+                raise
+            except BaseException as caught:  # SystemExit and the like: no handler ends a worker
+                if isinstance(caught, GeneratorExit) and not _runs(slot.task):
+                    raise  # the event loop is gone, and this coroutine is being closed
                 error = caught
             end = clock()
             slot.row = None
@@ -191,8 +228,12 @@ class Pool:
                 error = None
             if tracer is not None:
                 tracer.end(slot)
-            if holdings.closed or told_to_stop():
-                return  # nothing more is started; also when the handler swallowed our cancellation
+            if holdings.closed:
+                return
+            if cancellations():
+                if self._stopping():
+                    return  # also when the handler swallowed our cancellation
+                await self._take_back_cancellations(slot.task)
             if contextvars.copy_context() != self._clean:
                 self._spawn(slot)
                 return
@@ -208,6 +249,16 @@ class Pool:
         finally:
             self._holdings.resting -= 1
             self._turn = time.perf_counter()
+
+    async def _take_back_cancellations(self, task: asyncio.Task[None]) -> None:
+        """A handler has cancelled its own task. Nothing of that may reach what runs here next."""
+        while task.cancelling() and not self._stopping():
+            task.uncancel()
+        try:
+            await asyncio.sleep(0)  # where one that was not delivered yet arrives
+        except asyncio.CancelledError:
+            if self._stopping():
+                raise
 
     async def _a_free_thread(self) -> None:
         """A function that was given up keeps its thread: take nothing that could not start."""
@@ -271,6 +322,8 @@ class Pool:
         if trace is not None:
             trace.failed(error, verdict)
         if self._on_error is not None:
+            if slot.task is not None and slot.task.cancelling() and not self._stopping():
+                await self._take_back_cancellations(slot.task)
             await self._tell(opened, error, verdict)
 
     def _give_up(self, slot: Slot, duration_us: int) -> None:
@@ -289,10 +342,13 @@ class Pool:
             told = self._on_error(opened[4], error, verdict)
             if inspect.isawaitable(told):
                 await told
-        except (Exception, asyncio.CancelledError) as failure:
-            task = asyncio.current_task()
-            if not isinstance(failure, Exception) and (task is None or task.cancelling()):
-                raise  # we are told to stop; else the cancellation is its own affair
+        except KeyboardInterrupt:
+            raise
+        except BaseException as failure:
+            if isinstance(failure, asyncio.CancelledError) and self._stopping():
+                raise  # else the cancellation is its own affair
+            if isinstance(failure, GeneratorExit) and not _runs(asyncio.current_task()):
+                raise
             log.exception("on_error failed for job %s", shown(opened[0].id, 200))
 
 
@@ -328,6 +384,14 @@ class Tracer:
         finally:
             if slot.trace is not None:
                 slot.trace.dropped("given back")
+
+
+def _runs(task: asyncio.Task[None] | None) -> bool:
+    """Whether a task is the one that runs now; without a running event loop none does."""
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:
+        return False
 
 
 def _nobody(router: Router) -> Callable[[Any], Awaitable[Any]]:
