@@ -55,6 +55,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0  # handlers
     queued: int = 0  # read ahead, not started
     held: int = 0  # all that is pending under our name, as far as we know
+    suspects: int = 0  # jobs of workers that died, which nobody has taken up yet
+    suspect_wait_s: float = 0.0  # for how long the oldest of them has waited
     threads_busy: int = 0  # plain functions, also those that were given up and still run
     threads_stuck: int = 0  # the latter
     threads_limit: int = 0
@@ -103,6 +105,12 @@ def _problems(health: Health) -> tuple[str, ...]:
         problems.append(
             f"{health.slots_limit - health.slots} of {health.slots_limit} slots have ended and "
             "were not replaced; report it as a defect, and restart the worker"
+        )
+    if health.lease_s and health.suspect_wait_s > 2 * health.lease_s:
+        problems.append(
+            f"{health.suspects} jobs of workers that died wait to be taken up, the oldest for "
+            f"{health.suspect_wait_s:.1f} s: all slots are busy, or a job that may have ended its "
+            "worker runs alone"
         )
     gap = health.renewal_gap_s
     if gap is not None and health.lease_s and gap > health.lease_s:

@@ -36,16 +36,17 @@ def crowd(neighbours: int, then: str) -> dict[str, dict[str, object]]:
 
 
 def buried_alone(stage: Stage, neighbours: int) -> None:
-    """I1, I3 and I5: exactly its attempts, and nobody else pays for it twice."""
+    """I1, I3 and I5: exactly its attempts. Neighbours pay for the first crash, at which all of them
+    ran, and those that were taken up again beside the killer for a second one, and then no more."""
     verdict = stage.verdict()
     problems = verdict.problems(
-        duplicates_allowed=neighbours, charged_only=True, max_attempts=ATTEMPTS
+        duplicates_allowed=2 * neighbours, charged_only=True, max_attempts=ATTEMPTS
     )
     assert problems == [], str(verdict)
     assert verdict.scan.dead == ("bad",)
     assert verdict.runs["bad"] == ATTEMPTS
     assert verdict.completed == {f"job-{n}" for n in range(neighbours)}
-    assert max(runs for job, runs in verdict.runs.items() if job != "bad") <= 2
+    assert max(runs for job, runs in verdict.runs.items() if job != "bad") <= 3
 
 
 def test_a_job_that_kills_its_worker_is_buried_and_its_neighbours_are_not(

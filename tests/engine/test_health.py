@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from chasquimq import Health, Job, Worker
-from chasquimq.engine.reader import Reader
+from chasquimq.engine.recovery import Recovery
 from chasquimq.engine.scheduler import Scheduler
 from chasquimq.health import Connection, Counters, examined
 from tests.engine.desk import Desk, eventually
@@ -63,10 +63,10 @@ async def test_one_that_cannot_start_says_why(desk: Desk) -> None:
 async def test_a_loop_that_dies_takes_the_worker_down_and_health_says_so(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def dies(self: Reader, *_: object) -> None:
+    async def dies(self: Recovery) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr(Reader, "recover", dies)
+    monkeypatch.setattr(Recovery, "run", dies)
     worker = desk.worker(nothing)
     with pytest.raises(ZeroDivisionError, match="a defect"):
         await asyncio.wait_for(worker.run(), 30)

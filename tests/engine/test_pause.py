@@ -217,8 +217,10 @@ async def test_nothing_is_claimed_in_a_pause(desk: Desk) -> None:
         async with desk.working(hand, claim_min_idle_ms=LEASE) as worker:
             await eventually(lambda: worker._consumer and inside(worker).lease.steady())
             # As the claimer would if it did not know yet: the script knows.
-            assert await inside(worker).reader._claim(lambda: True) is False
-            assert charged(desk) == {left: 1}
+            recovery = inside(worker).recovery
+            await recovery._look()
+            await recovery._claim()
+            assert (recovery.waiting, charged(desk)) == (1, {left: 1})
             assert desk.pending()[0]["consumer"] == b"dead"
             await queue.resume()
             await desk.settled()
@@ -231,18 +233,17 @@ async def test_a_suspect_that_waits_for_a_place_goes_back_with_its_count(desk: D
     options = {"claim_min_idle_ms": LEASE, "concurrency": 1, "consumer_id": "busy"}
     async with desk.queue() as queue, desk.working(hand, **options) as worker:
         await eventually(lambda: hand.begun)
-        reader = inside(worker).reader
-        reader._every_s = 3600.0  # nor does the claimer's timer help
         desk.put("left")
         [left] = desk.abandon(1, "dead", deliveries=2)
-        rows = await reader._jobs.claim(0, 2)
-        [row] = [row for row in rows if row[0] == left]
-        through = asyncio.ensure_future(reader._see_through(row))
+        await eventually(lambda: worker.health().suspects == 1)
+        recovery, holdings = inside(worker).recovery, inside(worker).holdings
+        recovery._every_s = 3600.0  # nor does the claimer's timer help
+        holdings._turned_at -= 1  # as if a place had become free a moment before
+        holdings.nudge.set()
         await eventually(lambda: worker.health().queued == 1)
         assert charged(desk)[left] == 3
         await queue.pause()
-        await asyncio.wait_for(through, 20)
-        assert charged(desk)[left] == 2
+        await eventually(lambda: charged(desk)[left] == 2)
         hand.over.set()
         await eventually(lambda: "long" in hand.ended and worker.health().held == 0)
         assert len(hand.begun) == 1

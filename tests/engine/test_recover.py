@@ -61,24 +61,6 @@ async def test_deliveries_that_crashed_are_charged_exactly(
     assert (dead[b"reason"], dead[b"job_id"]) == (b"retries_exhausted", b"crashed")
 
 
-async def test_suspects_are_claimed_one_at_a_time(desk: Desk) -> None:
-    """A job that kills its worker must not charge its neighbours a second delivery: while one
-    suspect runs, the others still wait under the dead consumer's name."""
-    held: list[int] = []
-
-    async def handler(job: Job) -> None:
-        await asyncio.sleep(0.05)
-        ours = [row for row in desk.pending() if row["consumer"] != b"ghost"]
-        held.append(len(ours))
-
-    for number in range(6):
-        desk.put(f"suspect-{number}")
-    desk.abandon(6)
-    async with desk.working(handler, claim_min_idle_ms=LEASE, concurrency=10):
-        await desk.settled()
-    assert held == [1] * 6
-
-
 async def test_new_jobs_do_not_wait_for_suspects(desk: Desk) -> None:
     release = asyncio.Event()
     fresh = asyncio.Event()

@@ -85,14 +85,14 @@ class Consumers(Arrivals):
 
     def take_back(self, name: str) -> None:
         """Whose body is gone is in nobody's memory."""
-        left = [] if self.book.paused else self.book.pending(name)
-        taken = [one for one in left if not one.bare]
+        left = self.book.pending(name)
+        taken = [] if self.book.paused else [one for one in left if not one.bare]
         rows = self.each(lambda site: site.take_back(name))
         assert rows == [(one.number, one.deliveries) for one in taken]
         for entry in left:
             if entry.bare:
                 self.book.lose(entry)
-            else:
+            elif entry in taken:
                 self.book.take_over(name, entry)
 
     def pause_or_resume(self, paused: bool) -> None:

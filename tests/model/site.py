@@ -23,14 +23,13 @@ from chasquimq.store.exam import queue as exam
 from chasquimq.store.exam.queue import Patience
 from chasquimq.store.exam.remedy import Remedy
 from chasquimq.store.inspect import Inspect
-from chasquimq.store.jobs import FIRST
 from chasquimq.store.resp import pairs
 from chasquimq.store.specs import Seen
 from chasquimq.wire import Exported
 from tests.model.book import AHEAD, ONCE, SPECS, UNIQUE, WHO, Book, Entry, Spec, Told, View, ident
 from tests.servers import DialectServer
 from tests.store.faulty import wipe
-from tests.store.shelf import GROUP, Shelf
+from tests.store.shelf import GROUP, Shelf, claim
 
 NAME = b"work"
 LIMIT = b"3600"  # seconds for which an id is unique, at the most
@@ -127,17 +126,16 @@ class Site:
         return [(numbers[row[0]], row[3]) for row in await rows]
 
     async def take_back(self, name: str) -> list[tuple[int, int]]:
-        jobs, after, rows = self.jobs[name], FIRST, []
-        until = await jobs.last_delivered()
-        while row := await jobs.take_back(after, until, self.shelf.store.hold.keys):
-            after = row[0]
-            rows.append(row)
-        return await self.numbered(_ready(rows))
+        jobs = self.jobs[name]
+        page = await jobs.abandoned(0, until=await jobs.last_delivered(), consumer=name)
+        await jobs.forget([row[0] for row in page.rows if row[3] < 0])
+        ids = [row[0] for row in page.rows if row[3] >= 0]
+        return await self.numbered(jobs.claim(ids, 0, unless=self.shelf.store.hold.keys))
 
     async def claim(self, name: str, count: int, late: bool) -> list[tuple[int, int]]:
         until = await self.clock_ms() + (-1 if late else LEASE_MS)
         unless = self.shelf.store.hold.keys
-        return await self.numbered(self.jobs[name].claim(LEASE_MS, count, until, unless))
+        return await self.numbered(claim(self.jobs[name], LEASE_MS, count, until, unless))
 
     async def renew(self, name: str, numbers: Sequence[int]) -> list[int]:
         ids = [self.ids[number] for number in numbers]
@@ -357,10 +355,6 @@ def member_job(member: bytes) -> str:
         return body_job(wire.split_member(member)[1])
     except WireError:
         return garbage(member)
-
-
-async def _ready(rows: list[Row]) -> list[Row]:
-    return rows
 
 
 def _two(flat: list[Any]) -> list[tuple[Any, Any]]:

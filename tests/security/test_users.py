@@ -28,7 +28,8 @@ SCRIPTS = {
     "producer": (*("open_stream", "add_once", "add_unique", "schedule", "reschedule", "cancel"),),
     "worker": (
         *("open_stream", "ack", "ack_held", "finish", "free", "retry", "bury", "renew"),
-        *("claim", "take_back", "adopt", "give_back", "restore", "sweep", "leave"),
+        *("abandoned", "started_upto", "requeue", "claim", "adopt", "give_back"),
+        *("restore", "sweep", "leave"),
         *("promote", "due", "fire", "release", "counts"),
     ),
     "operator": (

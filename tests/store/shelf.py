@@ -11,15 +11,34 @@ import redis
 
 from chasquimq import lua, wire
 from chasquimq.address import CredentialProvider, read_url
-from chasquimq.config import ConnectOptions, StreamOptions
+from chasquimq.config import MAX_MS, ConnectOptions, StreamOptions
 from chasquimq.job import Envelope
-from chasquimq.store import Dialect, Dialer, Jobs, Link, Memory, Store, build, open_stream
+from chasquimq.store import Dialect, Dialer, Jobs, Link, Memory, Row, Store, build, open_stream
+from chasquimq.store.jobs import FIRST
 from chasquimq.store.resp import Arg
 from tests.servers import DialectServer
 
 GROUP = "default"
 # Short where the code under test waits, so that tests do not.
 QUICK = ConnectOptions(timeout_ms=5_000, reply_ms=5_000, retry_ms=5, max_retry_ms=50)
+
+
+async def claim(
+    jobs: Jobs,
+    idle_ms: int,
+    count: int,
+    not_after_ms: int = MAX_MS,
+    unless: tuple[bytes, ...] = (),
+) -> list[Row]:
+    """Claim the first of what silent consumers have left, from wherever they lie."""
+    after, ids = FIRST, list[bytes]()
+    while len(ids) < count:
+        page = await jobs.abandoned(idle_ms, after)
+        ids += [row[0] for row in page.rows]
+        after = page.after
+        if after == FIRST:
+            break
+    return await jobs.claim(ids[:count], idle_ms, not_after_ms, unless)
 
 
 class Shelf:

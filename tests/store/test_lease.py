@@ -11,7 +11,7 @@ import pytest
 from chasquimq import wire
 from chasquimq.config import U32
 from chasquimq.errors import StoreUnavailableError
-from tests.store.shelf import GROUP, Shelf, envelope, member
+from tests.store.shelf import GROUP, Shelf, claim, envelope, member
 
 BEFALLS = ["add", "read", "ack", "ack", "ack", "give back", "delete", "delete", "trim"]
 
@@ -249,10 +249,10 @@ async def test_a_suspect_given_back_keeps_its_count_and_can_be_claimed_at_once(
     jobs = await shelf.join()
     (entry_id,) = shelf.deliver(b"a", consumer="ghost", times=before)
     await asyncio.sleep(0.005)
-    (row,) = await jobs.claim(1, 1)
+    (row,) = await claim(jobs, 1, 1)
     assert row[3] == before
     assert await jobs.give_back([row]) == 1
-    ((found, fields, idle, count),) = await shelf.jobs("next").claim(3_600_000, 1)
+    ((found, fields, idle, count),) = await claim(shelf.jobs("next"), 3_600_000, 1)
     assert (found, fields, count) == (entry_id, [b"d", b"a"], before)
     assert idle >= 3_600_000
 
@@ -351,7 +351,7 @@ async def test_nothing_is_lost_when_a_consumer_that_holds_something_tries_to_lea
     (entry_id,) = shelf.deliver(b"a")
     await jobs.leave()
     await asyncio.sleep(0.005)
-    assert [row[0] for row in await shelf.jobs("next").claim(1, 1)] == [entry_id]
+    assert [row[0] for row in await claim(shelf.jobs("next"), 1, 1)] == [entry_id]
 
 
 async def test_leaving_twice_is_no_error(shelf: Shelf) -> None:

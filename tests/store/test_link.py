@@ -20,7 +20,7 @@ from chasquimq.store.resp import pack
 from chasquimq.wire import Exported
 from tests.servers import DialectServer
 from tests.store.puppet import answer_ping, command, puppet
-from tests.store.shelf import QUICK, Shelf, member
+from tests.store.shelf import QUICK, Shelf, claim, member
 
 
 @asynccontextmanager
@@ -66,7 +66,7 @@ async def test_every_verb_survives_a_script_flush(own_shelf: Shelf) -> None:
         lambda: dead.replay([Revival("1-1", b"x", b"")]),
         lambda: dead.put_back([Exported("1-1", [b"d", b"x"])]),
         lambda: jobs.renew(own_shelf.link, ids),
-        lambda: jobs.claim(1, 10),
+        lambda: claim(jobs, 1, 10),
         lambda: jobs.adopt(10),
         lambda: jobs.give_back([[ids[3], []]]),
         lambda: jobs.leave(),

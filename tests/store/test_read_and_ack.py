@@ -8,7 +8,7 @@ import time
 import pytest
 
 from chasquimq.errors import StoreUnavailableError
-from tests.store.shelf import GROUP, Shelf
+from tests.store.shelf import GROUP, Shelf, claim
 
 # -- read ----------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ async def test_a_claim_takes_over_what_another_left_and_says_how_often_it_was_de
     jobs = await shelf.join()
     ids = shelf.deliver(b"a", b"b", consumer="ghost")
     await asyncio.sleep(0.03)
-    rows = await jobs.claim(20, 10)
+    rows = await claim(jobs, 20, 10)
     assert [[*row[:2], row[3]] for row in rows] == [
         [ids[0], [b"d", b"a"], 1],
         [ids[1], [b"d", b"b"], 1],
@@ -117,7 +117,7 @@ async def test_each_claim_counts_one_delivery_more(shelf: Shelf) -> None:
     counts = []
     for consumer in ("b", "c", "c", "me"):
         await asyncio.sleep(0.005)
-        ((found, _, _, before),) = await shelf.jobs(consumer).claim(1, 10)
+        ((found, _, _, before),) = await claim(shelf.jobs(consumer), 1, 10)
         assert found == entry_id
         counts.append(before)
         assert shelf.pending() == {entry_id: (consumer, before + 1)}
@@ -127,7 +127,7 @@ async def test_each_claim_counts_one_delivery_more(shelf: Shelf) -> None:
 async def test_a_claim_leaves_what_is_not_idle_enough(shelf: Shelf) -> None:
     jobs = await shelf.join()
     (entry_id,) = shelf.deliver(b"a", consumer="alive")
-    assert await jobs.claim(60_000, 10) == []
+    assert await claim(jobs, 60_000, 10) == []
     assert shelf.pending() == {entry_id: ("alive", 1)}
 
 
@@ -135,14 +135,14 @@ async def test_a_claim_takes_the_oldest_and_not_more_than_asked(shelf: Shelf) ->
     jobs = await shelf.join()
     ids = shelf.deliver(*[b"%d" % n for n in range(5)], consumer="ghost")
     await asyncio.sleep(0.005)
-    assert [row[0] for row in await jobs.claim(1, 2)] == ids[:2]
+    assert [row[0] for row in await claim(jobs, 1, 2)] == ids[:2]
     assert [owner for owner, _ in shelf.pending().values()] == ["me"] * 2 + ["ghost"] * 3
 
 
 async def test_a_claim_brings_no_new_entries(shelf: Shelf) -> None:
     jobs = await shelf.join()
     shelf.put(b"new")
-    assert await jobs.claim(1, 10) == []
+    assert await claim(jobs, 1, 10) == []
     assert shelf.pending() == {}
 
 
@@ -151,9 +151,9 @@ async def test_a_claim_that_comes_too_late_takes_nothing(shelf: Shelf) -> None:
     (entry_id,) = shelf.deliver(b"a", consumer="ghost")
     await asyncio.sleep(0.005)
     now_ms = await jobs.clock_ms()
-    assert await jobs.claim(1, 10, now_ms - 1) == []
+    assert await claim(jobs, 1, 10, now_ms - 1) == []
     assert shelf.pending() == {entry_id: ("ghost", 1)}
-    assert [row[0] for row in await jobs.claim(1, 10, now_ms + 60_000)] == [entry_id]
+    assert [row[0] for row in await claim(jobs, 1, 10, now_ms + 60_000)] == [entry_id]
 
 
 async def test_a_claim_passes_over_entries_whose_body_is_gone(shelf: Shelf) -> None:
@@ -161,7 +161,7 @@ async def test_a_claim_passes_over_entries_whose_body_is_gone(shelf: Shelf) -> N
     ids = shelf.deliver(b"a", b"b", consumer="ghost")
     shelf.redis.xdel(shelf.keys.stream, ids[0])
     await asyncio.sleep(0.005)
-    assert [row[0] for row in await jobs.claim(1, 10)] == [ids[1]]
+    assert [row[0] for row in await claim(jobs, 1, 10)] == [ids[1]]
 
 
 async def test_a_claim_leaves_what_has_no_body_to_its_holder_and_finds_what_lies_behind(
@@ -174,20 +174,20 @@ async def test_a_claim_leaves_what_has_no_body_to_its_holder_and_finds_what_lies
     shelf.redis.xdel(shelf.keys.stream, *bare)
     ids = shelf.deliver(b"a", b"b", consumer="dead")
     await asyncio.sleep(0.005)
-    assert [row[0] for row in await jobs.claim(1, 1)] == ids[:1]
+    assert [row[0] for row in await claim(jobs, 1, 1)] == ids[:1]
     assert [shelf.pending()[one] for one in bare] == [("holder", 1)] * 250
 
 
 async def test_a_claim_with_nothing_to_take_answers_at_once(shelf: Shelf) -> None:
     jobs = await shelf.join()
     began = time.monotonic()
-    assert await jobs.claim(1, 10) == []
+    assert await claim(jobs, 1, 10) == []
     assert time.monotonic() - began < 1
 
 
 async def test_claiming_without_a_group_says_that_it_is_gone(shelf: Shelf) -> None:
     with pytest.raises(StoreUnavailableError, match="NOGROUP"):
-        await shelf.jobs().claim(1, 10)
+        await claim(shelf.jobs(), 1, 10)
 
 
 # -- adopt ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from chasquimq.errors import StoreError, StoreUnavailableError
 from chasquimq.store import Jobs
 from chasquimq.store.jobs import FIRST, Sweep
 from tests.store.faulty import break_off, places, wipe
-from tests.store.shelf import GROUP, Shelf, envelope
+from tests.store.shelf import GROUP, Shelf, claim, envelope
 
 SHORT = 20  # ms of silence that tests can wait for
 LONG = 3_600_000  # and ms that they cannot
@@ -148,7 +148,7 @@ async def test_names_of_silent_consumers_are_removed_unless_they_hold_something(
     assert sorted(idle(shelf)) == ["holds", "me"]
     # Under a name that had been removed it could never be delivered again.
     assert shelf.pending() == {ids[0]: ("holds", 1)}
-    assert [row[0] for row in await jobs.claim(SHORT, 10)] == ids
+    assert [row[0] for row in await claim(jobs, SHORT, 10)] == ids
 
 
 async def test_names_stay_before_their_time(shelf: Shelf) -> None:

@@ -48,6 +48,8 @@ def checkup(consumer: Consumer) -> Health:
             running=len(consumer.pool.running),
             queued=len(consumer.holdings.queue),
             held=len(consumer.holdings.ids),
+            suspects=consumer.recovery.waiting,
+            suspect_wait_s=consumer.recovery.longest_wait_s(),
             threads_busy=consumer.pool.threads.busy,
             threads_stuck=consumer.pool.threads.stuck,
             threads_limit=consumer.pool.threads.limit,

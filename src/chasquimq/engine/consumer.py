@@ -26,6 +26,7 @@ from chasquimq.engine.pool import Pool, Tracer, Unwrap
 from chasquimq.engine.promoter import Promoter
 from chasquimq.engine.pulse import Pulse
 from chasquimq.engine.reader import Reader
+from chasquimq.engine.recovery import Recovery
 from chasquimq.engine.scheduler import Scheduler
 from chasquimq.engine.settler import Settler
 from chasquimq.errors import ChasquiError, StoreError
@@ -111,7 +112,22 @@ class Consumer:
         self.promoter = Promoter(store, consumer_id, announce, options.promote, self._ear)
         self.scheduler = Scheduler(store, consumer_id, announce, options.schedule, self._ear)
         lease_ms = options.read.claim_idle_ms
-        self.lease = Lease(store, self._jobs, lease_ms, self._held, self._lost)
+        # Slots start jobs in the order of delivery; in front of what runs lie those whose acks are
+        # gathered for the next write.
+        first = options.concurrency + options.settle.batch
+        self.lease = Lease(
+            store, self._jobs, lease_ms, self._held, self._lost, self._run_now, first
+        )
+        self.recovery = Recovery(
+            self._jobs,
+            store.hold,
+            self.reader,
+            self.holdings,
+            announce,
+            options.read,
+            options.retry.max_attempts,
+            self.lease.steady,
+        )
         self.settler.fresh = self.lease.fresh
         self.pulse = Pulse(consumer_id, announce, self.health)
         self._janitor = Janitor(
@@ -156,7 +172,8 @@ class Consumer:
         )
         await self._jobs.join(self.options.stream)
         # Before anything is read: only older entries can have been left by an earlier run.
-        own_until = await self._jobs.last_delivered() if self._stable else None
+        if self._stable:
+            await self.recovery.look_at_own(await self._jobs.last_delivered())
         async with AsyncExitStack() as open_things:
             for link in (self.settler.link, self.reader.link):
                 link.on_given_up = self._given_up
@@ -170,7 +187,7 @@ class Consumer:
                     await self._begin_leading(beside, open_things)
                     self._begin(beside, "pulse", self.pulse.run())
                     try:
-                        await self._work(own_until)
+                        await self._work()
                     finally:
                         self.state = "stopping"
                         await self._farewell()
@@ -188,7 +205,7 @@ class Consumer:
         if schedules:
             self._begin(beside, "scheduler", self.scheduler.run())
 
-    async def _work(self, own_until: bytes | None) -> None:
+    async def _work(self) -> None:
         reader, drain_s = self.reader, self.options.drain_ms / 1000
         limit_ms = self.options.until.max_runtime_ms
         await reader.brake.look()
@@ -197,12 +214,13 @@ class Consumer:
                 self._begin(inside, "pool", self.pool.run())
                 self._begin(inside, "reader", self._read())
                 self._begin(inside, "brake", reader.brake.run())
-                self._begin(inside, "claimer", reader.recover(self.lease.steady, own_until))
+                self._begin(inside, "claimer", self.recovery.run())
                 self.state = "running"
                 with suppress(TimeoutError):
                     async with asyncio.timeout(limit_ms and limit_ms / 1000):
                         await self._stop.wait()
                 self.state = "stopping"
+                self.recovery.stop()
                 await reader.stop()
                 await self._give_back(self.holdings.close())
                 drain.reschedule(asyncio.get_running_loop().time() + drain_s)
@@ -249,7 +267,7 @@ class Consumer:
                     while rows := await self._jobs.adopt(PAGE):
                         for row in rows:
                             # Not delivered to us: what an earlier run left, and crashed with.
-                            row[3] += self.reader.is_left_over(row)
+                            row[3] += row[0] in self.reader.left_over
                         back = await self._jobs.give_back(rows)
                         if not back:
                             break
@@ -267,6 +285,9 @@ class Consumer:
         if count:
             self.given_back += count
             self._announce(GivenBack(count))
+
+    def _run_now(self) -> list[bytes]:
+        return [row[0] for row in self.pool.running]
 
     def _held(self) -> list[bytes]:
         return list(self.holdings.ids)

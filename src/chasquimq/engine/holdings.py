@@ -22,6 +22,7 @@ AHEAD_S = 0.010
 MAX_AHEAD = 256
 UNACKED = 256  # finished, but Redis has not yet answered
 MEASURE_S = 0.002
+SHARE_S = 0.1  # what is queued and not started after that long is left to other workers
 
 
 class Holdings:
@@ -40,12 +41,13 @@ class Holdings:
         self._room: asyncio.Future[None] | None = None
         self._taken = 0
         self._started = 0
-        self._looked_at = -1
-        self._turned_at = -1
+        self._turned_at = 0
         self._measured_at = 0.0
-        self._suspect: bytes | None = None
+        self._suspects: set[bytes] = set()
         self._watched: set[bytes] | None = None
-        self._cleared: asyncio.Future[None] | None = None
+        self.nudge = asyncio.Event()  # a suspect has ended, or what is queued is not started
+        self._stuck = False
+        self._sharing: asyncio.TimerHandle | None = None
 
     # -- the reader's side -------------------------------------------------------------------
 
@@ -72,6 +74,8 @@ class Holdings:
         self.queue.extend(new)
         self._taken += len(new)
         self.wake()
+        if self.queue and self._sharing is None:
+            self._watch_the_queue()
 
     def keep(self, rows: Iterable[Row]) -> list[Row]:
         """Hold deliveries without queueing them; answers them, except those we hold already."""
@@ -101,20 +105,17 @@ class Holdings:
         finally:
             self._watched = None
 
-    def take_suspect(self, row: Row) -> asyncio.Future[None]:
-        """Run this one next; answers what to wait for, until it is settled."""
-        cleared: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self.closed or row[0] in self.ids:
-            # Claimed while we were stopping: it is given back with all that is pending.
-            self.refused += not self.closed
-            cleared.set_result(None)
-            return cleared
-        self._hold([row[0]])
-        self.queue.appendleft(row)
-        self._taken += 1
-        self._suspect, self._cleared = row[0], cleared
+    def take_suspects(self, rows: Iterable[Row]) -> list[Row]:
+        """Run these next; answers them, without what we hold already. `nudge` tells when one of
+        them has ended."""
+        if self.closed:
+            return []  # claimed while we were stopping: given back with all that is pending
+        new = self.keep(rows)
+        self._suspects.update([row[0] for row in new])
+        self.queue.extendleft(reversed(new))
+        self._taken += len(new)
         self.wake()
-        return cleared
+        return new
 
     def withdraw(self, row: Row) -> bool:
         """Take a suspect out of the queue if it is still there; it stays held."""
@@ -124,12 +125,12 @@ class Holdings:
         self._taken -= 1
         return True
 
-    def has_place(self) -> bool:
-        """Whether a suspect would start soon: a worker is free, or some have become free since
-        this was last asked."""
+    def places(self) -> int:
+        """How many suspects would start soon: slots that are free, or as many as have become free
+        since this was last asked."""
         started, before = self._taken - len(self.queue), self._turned_at
         self._turned_at = started
-        return bool(self._idle) or started != before
+        return max(len(self._idle) - len(self.queue), min(started - before, self._concurrency))
 
     def drop(self, lost: Iterable[bytes]) -> None:
         """Forget deliveries that another consumer has taken over, started or not."""
@@ -139,16 +140,15 @@ class Holdings:
             self.release(gone)
 
     def surrender(self) -> list[Row]:
-        """Queued deliveries that others should have: nothing was started since the last call.
-        They are still held; suspects stay, their count would not survive."""
-        started, before = self._taken - len(self.queue), self._looked_at
-        self._looked_at = started
-        if started != before:
+        """Queued deliveries that others should have, if nothing was started for `SHARE_S`. They are
+        still held; suspects stay, their count would not survive."""
+        stuck, self._stuck = self._stuck, False
+        if not stuck:
             return []
-        stuck = [row for row in self.queue if len(row) == 2]
+        rows = [row for row in self.queue if len(row) == 2]
         self.queue = deque(row for row in self.queue if len(row) > 2)
         self._ahead = self.low = 0
-        return stuck
+        return rows
 
     def close(self) -> list[Row]:
         """Start nothing more; answers what was queued and not started, still held."""
@@ -160,6 +160,8 @@ class Holdings:
             if not future.done():
                 future.set_result(None)
         self._idle.clear()
+        if self._sharing is not None:
+            self._sharing.cancel()
         return left
 
     # -- the workers' side -------------------------------------------------------------------
@@ -201,10 +203,9 @@ class Holdings:
 
     def release(self, ids: Iterable[bytes]) -> None:
         self.ids.difference_update(ids)
-        if self._suspect is not None and self._suspect not in self.ids:
-            self._suspect = None
-            if self._cleared is not None and not self._cleared.done():
-                self._cleared.set_result(None)
+        if self._suspects and not self._suspects <= self.ids:
+            self._suspects &= self.ids
+            self.nudge.set()
         if self.hungry:
             self.feed()
 
@@ -222,6 +223,21 @@ class Holdings:
         self.ids.update(ids)
         if self._watched is not None:
             self._watched.update(ids)
+
+    def _watch_the_queue(self) -> None:
+        """While something is queued, see whether it is started."""
+        started = self._taken - len(self.queue)
+        loop = asyncio.get_running_loop()
+        self._sharing = loop.call_later(SHARE_S, self._see_progress, started)
+
+    def _see_progress(self, started: int) -> None:
+        self._sharing = None
+        if not self.queue or self.closed:
+            return
+        if self._taken - len(self.queue) == started:
+            self._stuck = True
+            self.nudge.set()
+        self._watch_the_queue()
 
     def _worthwhile(self) -> int:
         room = self.room()

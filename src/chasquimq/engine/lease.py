@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 
+from chasquimq import wire
 from chasquimq.flow.aside import aside
 from chasquimq.flow.backroom import Stay, backroom
 from chasquimq.store import Jobs, Link, Store
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 CHUNK = 2_000
 YOUNG = 10  # what was delivered within so much of a lease can wait for the next renewal
+GAP = 0.5  # of a lease between two renewals: we may be the ones who are cut off
 FRESH = 0.8  # of a lease: a renewal younger than that leaves time for an ack to arrive
 
 
@@ -38,7 +40,11 @@ class Lease:
         lease_ms: int,
         held: Callable[[], list[bytes]],
         lost: Callable[[list[bytes]], None],
+        running: Callable[[], list[bytes]],
+        first: int,
     ) -> None:
+        """`held`, and which of it is `running`: asked in the other thread. `first`: at most this
+        many of the first entries that we hold have been started."""
         self.renewed_at = time.monotonic()
         self.steady_since: float | None = None
         self._gone: frozenset[bytes] = frozenset()  # what the last renewal found to be lost
@@ -49,6 +55,9 @@ class Lease:
         self._young_ms = lease_ms // YOUNG
         self._held = held
         self._lost = lost
+        self._running = running
+        self._first = first
+        self._seen: dict[bytes, float] = {}  # what runs, and when that was first seen
         self._cancel: Callable[[], object] = _nothing
         self._started: Future[None] = Future()
         self._ended: Stay | None = None
@@ -69,9 +78,10 @@ class Lease:
                 await asyncio.wait([asyncio.wrap_future(stay)])
 
     def steady(self) -> bool:
-        """Whether our renewals have been without a gap for a whole lease."""
+        """Whether our renewals have been without a gap for a whole lease. A gap is half a lease: a
+        renewal that is a third late leaves time to stop claiming before others may claim of us."""
         since, now = self.steady_since, time.monotonic()
-        if since is None or now - self.renewed_at > self._lease_s:
+        if since is None or now - self.renewed_at > self._lease_s * GAP:
             return False
         return now - since >= self._lease_s
 
@@ -118,13 +128,20 @@ class Lease:
             pass
         await link.close()
 
+    def _record(self, now: float) -> bytes:
+        """What we have started, for those who find us dead."""
+        self._seen = {one: self._seen.get(one, now) for one in self._running()}
+        runs = [(one, int((now - since) * 1000)) for one, since in self._seen.items()]
+        return wire.pack_started(self._first, runs)
+
     async def _renew(self, link: Link) -> None:
         began = time.monotonic()
         ids = self._held()
         lost: list[bytes] = []
         for at in range(0, max(len(ids), 1), CHUNK):
-            lost += await self._jobs.renew(link, ids[at : at + CHUNK], self._young_ms)
-        if self.steady_since is None or began - self.renewed_at > self._lease_s:
+            record = b"" if at else self._record(began)
+            lost += await self._jobs.renew(link, ids[at : at + CHUNK], self._young_ms, record)
+        if self.steady_since is None or began - self.renewed_at > self._lease_s * GAP:
             self.steady_since = began
         self._gone = frozenset(lost)  # first: from the next line on an ack may pass for fresh
         self.renewed_at = began

@@ -113,8 +113,8 @@ class Pool:
 
     @property
     def running(self) -> list[Row]:
-        """The deliveries whose handlers have not ended, or were cut off."""
-        return [slot.row for slot in self.slots if slot.row is not None]
+        """The deliveries whose handlers have not ended, or were cut off. Other threads may ask."""
+        return [row for slot in self.slots if (row := slot.row) is not None]
 
     def cancel(self, lost: Container[bytes]) -> set[bytes]:
         """Stop the handlers of deliveries that are no longer ours; their outcome is void. Answers

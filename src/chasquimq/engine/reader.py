@@ -2,15 +2,11 @@
 
 1. `read`: wait for room, block for new entries, queue what came. The block never claims. It
    may end by itself: on an empty queue, or after so many jobs;
-2. `recover`: on a timer, and only while our own leases are steady, claim what dead consumers
-   left. Such an entry is a suspect: it may have killed its worker. Suspects are taken one at a
-   time, each run before anything new, and the next is not claimed before it is settled, so a
-   job that kills its worker drags no neighbour along twice. On the same timer, what was read
-   ahead and cannot be started is given back;
-3. `take_back`: what an earlier run under our own, lasting name left, without that wait;
-4. a lost stream or group is created again; after a lost reply, what it had brought is listed
+2. a lost stream or group is created again; after a lost reply, what it had brought is listed
    and taken up, because nobody else will;
-5. while the queue is paused nothing of this happens, and what came is given back: `brake` knows.
+3. while the queue is paused nothing of this happens, and what came is given back: `brake` knows.
+
+What dead workers left is not read but claimed: `recovery.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +23,6 @@ from chasquimq.errors import QueueFullError, StoreError, StoreUnavailableError
 from chasquimq.flow.pause import pause
 from chasquimq.happening import Announce, Drained, GivenBack, GroupRecreated, Read
 from chasquimq.store import Jobs, Row, Store
-from chasquimq.store.jobs import place
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
 from chasquimq.wire.fault import Fault, as_error, classify
@@ -56,7 +51,7 @@ class Reader:
         self.last_read_at: float | None = None
         self.asking_since: float | None = None  # for new entries, and no answer has come
         self.groups_recreated = 0
-        self.brake = Brake(store.hold, holdings, self._return, self._unblock)
+        self.brake = Brake(store.hold, holdings, self.give_back, self._unblock)
         self._hold = store.hold
         self._jobs = jobs
         self._holdings = holdings
@@ -67,15 +62,13 @@ class Reader:
         self._block_ms = _block_ms(options, until)
         # A worker that takes only so many jobs asks for them in one way at a time: what a read
         # may bring and a claim may bring could together be too many.
-        self._turn: AbstractAsyncContextManager[object] = (
+        self.turn: AbstractAsyncContextManager[object] = (
             nullcontext() if until.max_jobs is None else asyncio.Lock()
         )
-        self._every_s = min(options.claim_every_ms, options.claim_idle_ms) / 1000
-        self._own_until = b"0-0"  # older entries under our name are what an earlier run left
+        self.left_over: set[bytes] = set()  # by an earlier run under our name, and not claimed yet
         self._stop = asyncio.Event()
         self._client_id = 0
         self._blocked = False
-        self._taking_back = False
         self._loop = asyncio.get_running_loop()
         # Its own connection: an ack behind a blocked read would wait out the block.
         self.link = store.new_link(extra_reply_ms=options.block_ms, prepare=self._greet)
@@ -113,8 +106,8 @@ class Reader:
         """Read until told to stop, or until the limits say so; then until nothing is held.
         `more` is asked when a worker that stops on an empty queue has found it empty."""
         had_some = False
-        while not self._stop.is_set() and (self._left() or self._busy()):
-            if not self._left():
+        while not self._stop.is_set() and (self.left() or self._busy()):
+            if not self.left():
                 await pause(self._stop, LOOK_S)  # what is held may yet be given back
                 continue
             if self.brake.paused:
@@ -126,8 +119,8 @@ class Reader:
                 continue
             self.asking_since = self.asking_since or self._loop.time()
             try:
-                async with self._turn:
-                    rows = await self._read(min(room, self._left()))
+                async with self.turn:
+                    rows = await self._read(min(room, self.left()))
                     kept = await self._take(rows)
             except StoreUnavailableError as error:
                 log.warning("reading failed, trying again: %s", error)
@@ -146,13 +139,13 @@ class Reader:
         while self._busy() and not self._stop.is_set():
             await pause(self._stop, LOOK_S)
 
-    def _left(self) -> int:
+    def left(self) -> int:
         """How many more deliveries this worker may take."""
         most = self._until.max_jobs
         return self._options.batch if most is None else max(most - self.taken, 0)
 
     def _busy(self) -> bool:
-        return bool(self._holdings.ids) or self._taking_back
+        return bool(self._holdings.ids or self.left_over)
 
     async def _take(self, rows: list[Row]) -> bool:
         """Queue what was read; in a pause give it back, and answer False."""
@@ -238,63 +231,9 @@ class Reader:
         lost reply: it is taken back one by one."""
         with self._holdings.watching() as held:
             rows = await self._jobs.adopt(len(held) + self._options.batch)
-            return [row for row in rows if row[0] not in held and not self.is_left_over(row)]
+            return [row for row in rows if row[0] not in held and row[0] not in self.left_over]
 
-    def is_left_over(self, row: Row) -> bool:
-        """Whether an earlier run under our name left it, and we have not taken it back."""
-        return place(row[0]) <= place(self._own_until)
-
-    # -- what dead consumers left ----------------------------------------------------------------
-
-    async def take_back(self, until: bytes) -> None:
-        """What an earlier run under our own name left, up to the entry `until`: nobody else
-        runs it, so it is taken at once. One at a time, for one of them may be what killed it."""
-        after, self._own_until, self._taking_back = b"-", until, True
-        try:
-            while not self._stop.is_set() and self._left():
-                if self.brake.paused:
-                    await self.brake.over()
-                    continue
-                try:
-                    async with self._turn:
-                        row = None
-                        if self._left():
-                            row = await self._jobs.take_back(after, until, self._hold.keys)
-                        self.taken += bool(row)
-                except StoreError as error:
-                    log.warning("cannot take back what we left: %s", error)
-                    await pause(self._stop, AGAIN_S)
-                    continue
-                if row is None:
-                    break
-                if not row:
-                    self.brake.hear(True)
-                    continue
-                after = row[0]
-                self._announce(Read(1, 1))
-                await self._see_through(row)
-            if self._left() and not self._stop.is_set():
-                self._own_until = b"0-0"  # nothing is left
-        finally:
-            self._taking_back = False
-
-    async def recover(self, steady: Callable[[], bool], own_until: bytes | None) -> None:
-        if own_until is not None:
-            await self.take_back(own_until)
-        while not self._stop.is_set():
-            able = not self.brake.paused and steady() and self._holdings.has_place()
-            if able and await self._claim(steady):
-                continue
-            await pause(self._stop, self._every_s)
-            await self._share()
-
-    async def _share(self) -> None:
-        """Give back what is queued here while all our slots are busy with long jobs."""
-        rows = self._holdings.surrender()
-        if rows and not await self._return(rows):
-            self._holdings.queue.extend(rows)
-
-    async def _return(self, rows: list[Row]) -> bool:
+    async def give_back(self, rows: list[Row]) -> bool:
         """Give back; False if that cannot be done now, and they are still held."""
         try:
             await self._jobs.give_back(rows)
@@ -306,44 +245,6 @@ class Reader:
         self.given_back += len(rows)
         self._announce(GivenBack(len(rows)))
         return True
-
-    async def _claim(self, steady: Callable[[], bool]) -> bool:
-        """Claim one suspect and see it through; False when there was none."""
-        if self._holdings.closed or not self._left():
-            return False
-        try:
-            async with self._turn:
-                rows = await self._abandoned(steady) if self._left() else []
-                self.taken += len(rows)
-        except StoreError as error:
-            log.warning("claiming failed, trying again: %s", error)
-            return False
-        for row in rows:
-            self._announce(Read(1, 1))
-            if not await self._see_through(row):
-                return False
-        return bool(rows)
-
-    async def _see_through(self, row: Row) -> bool:
-        """Wait until a suspect is settled. One that we cannot start (all our places are taken, by
-        long jobs) goes back, for others to take; False then."""
-        cleared = self._holdings.take_suspect(row)
-        while not cleared.done():
-            await asyncio.wait([cleared], timeout=self._every_s)
-            if not cleared.done() and self._holdings.withdraw(row):
-                if not await self._return([row]):
-                    self._holdings.queue.append(row)
-                return False
-            if not cleared.done():
-                await self._share()
-        return True
-
-    async def _abandoned(self, steady: Callable[[], bool]) -> list[Row]:
-        # A claim that is longer on its way, to a server that is frozen, would find there what
-        # living workers could not renew. So it carries a time after which it takes nothing.
-        idle_ms = self._options.claim_idle_ms
-        soon_ms = await self._jobs.clock_ms() + idle_ms // 3
-        return await self._jobs.claim(idle_ms, 1, soon_ms, self._hold.keys) if steady() else []
 
 
 def _block_ms(options: ReadOptions, until: UntilOptions) -> int:

@@ -1,8 +1,8 @@
 -- Take over entries whose consumer has been silent, unless we come too late or in a pause.
 --
 -- KEYS     1 stream      2 there while the queue is paused (left out by who may not look)
--- ARGV     1 group       2 consumer      3 idle at least, ms      4 how many at the most
---          5 not after, ms by the server's clock
+-- ARGV     1 group       2 consumer      3 idle at least, ms
+--          4 not after, ms by the server's clock      5... entry ids
 -- Returns  rows {entry id, fields, idle ms, deliveries before this one}
 
 -- Asked without raising: who may not look works on.
@@ -11,24 +11,18 @@ if KEYS[2] and redis.pcall('EXISTS', KEYS[2]) == 1 then
 end
 -- On a server that was frozen the entries of living consumers look silent, too.
 local now = redis.call('TIME')
-if now[1] * 1000 + math.floor(now[2] / 1000) > tonumber(ARGV[5]) then
+if now[1] * 1000 + math.floor(now[2] / 1000) > tonumber(ARGV[4]) then
   return {}
 end
-local taken, from, most = {}, '-', tonumber(ARGV[4])
-local size = math.max(most, 100)
-for _ = 1, 20 do -- pages, so that entries whose body is gone do not hide those behind them
-  local page = redis.call('XPENDING', KEYS[1], ARGV[1], 'IDLE', ARGV[3], from, '+', size)
-  for _, row in ipairs(page) do
-    -- XCLAIM drops an entry whose body is gone, but whoever holds it may still have the job in
-    -- memory and move it. If that one is dead, the janitor removes the entry.
-    if #taken < most and redis.call('XRANGE', KEYS[1], row[1], row[1])[1] then
-      local got = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], row[1])[1]
-      taken[#taken + 1] = {row[1], got[2], row[3], row[4]}
-    end
+local taken = {}
+for i = 5, #ARGV do
+  local id = ARGV[i]
+  local row = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1)[1]
+  -- XCLAIM drops an entry whose body is gone, but whoever holds it may still have the job in
+  -- memory and move it. If that one is dead, the janitor removes the entry.
+  if row and row[3] >= tonumber(ARGV[3]) and redis.call('XRANGE', KEYS[1], id, id)[1] then
+    local got = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], id)[1]
+    taken[#taken + 1] = {id, got[2], row[3], row[4]}
   end
-  if #taken == most or #page < size then
-    break
-  end
-  from = '(' .. page[size][1]
 end
 return taken

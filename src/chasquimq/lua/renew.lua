@@ -1,8 +1,11 @@
 -- Keep our hold on entries: reset their idle clocks, leave their counts alone.
 --
+-- In the same call our record of what we have started is written, for workers that find us dead.
+--
 -- KEYS     1 stream
 -- ARGV     1 group       2 consumer      3 let be what has been idle for less, ms
---          4... entry ids
+--          4 the hash with what each consumer has started      5 our record there, '' to leave it
+--          6... entry ids
 -- Returns  {how many of the ids were looked at, then those that are no longer ours}
 
 local idle, keep, reply, bytes, whole = {}, {}, {0}, 0, false
@@ -21,7 +24,7 @@ for _, row in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
   end
 end
 local young = tonumber(ARGV[3])
-for i = 4, #ARGV do
+for i = 6, #ARGV do
   local id = ARGV[i]
   if not idle[id] then
     reply[#reply + 1] = id
@@ -34,7 +37,7 @@ for i = 4, #ARGV do
       bytes = bytes + #part
     end
   end
-  reply[1] = i - 3
+  reply[1] = i - 5
   if bytes > 4000000 then -- not too many bodies in one go
     break
   end
@@ -42,5 +45,10 @@ end
 if #keep > 0 then
   keep[#keep + 1] = 'JUSTID'
   redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, unpack(keep))
+end
+-- No key of ours, and written without raising: a lease is worth more than its record, without which
+-- all that we hold counts as started.
+if ARGV[5] ~= '' then
+  redis.pcall('HSET', ARGV[4], ARGV[2], ARGV[5])
 end
 return reply

@@ -12,7 +12,7 @@ from chasquimq.store.durability import Witness
 from chasquimq.store.events import Event, Events
 from chasquimq.store.hold import Hold
 from chasquimq.store.inspect import Inspect
-from chasquimq.store.jobs import Holder, Jobs, Kept, Memory, Row, open_stream
+from chasquimq.store.jobs import Abandoned, Holder, Jobs, Kept, Memory, Row, open_stream
 from chasquimq.store.link import Link, Prepare
 from chasquimq.store.results import Results
 from chasquimq.store.specs import Specs
@@ -20,6 +20,7 @@ from chasquimq.wire import Keys
 from chasquimq.wire.right import Calls, asked, refuse_without
 
 __all__ = [
+    "Abandoned",
     "DeadLetters",
     "Delayed",
     "Dialect",

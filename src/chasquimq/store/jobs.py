@@ -21,6 +21,7 @@ from chasquimq.wire import Keys
 Row = list[Any]  # [entry id, fields] or [entry id, fields, idle ms, deliveries before this one]
 
 FIRST = b"-"  # in a place where an entry id says where to go on: at the beginning
+LAST = b"+"
 
 
 class Sweep(NamedTuple):
@@ -46,6 +47,14 @@ class Kept(NamedTuple):
     entry_id: bytes
     job_id: str
     result: bytes
+
+
+class Abandoned(NamedTuple):
+    """A page of what silent consumers have left; `after` is the entry to look behind next."""
+
+    after: bytes
+    records: dict[bytes, bytes]  # consumer -> what it had started: wire/started.py
+    rows: list[tuple[bytes, bytes, int, int]]  # entry id, consumer, idle ms, deliveries
 
 
 class Memory(NamedTuple):
@@ -128,19 +137,59 @@ class Jobs:
         """What time it is, by the server's clock."""
         return await self._link.clock_ms()
 
-    async def claim(
+    async def abandoned(
         self,
         idle_ms: int,
-        count: int,
+        after: bytes = FIRST,
+        *,
+        until: bytes = LAST,
+        count: int = 500,
+        consumer: str | None = None,
+    ) -> Abandoned:
+        """A page of what has been pending for `idle_ms` without a sign of life of its consumer, or
+        of the only one that is named: then what has lost its body as well, with -1 deliveries."""
+        args: list[Arg] = [self.group, idle_ms, after, until, count, self._keys.started]
+        if consumer is not None:
+            args.append(consumer)
+        after, told, *rows = await self._link.run("abandoned", (self._keys.stream,), args)
+        records = dict(zip(told[::2], told[1::2], strict=True))
+        return Abandoned(after, records, [tuple(row) for row in rows])
+
+    async def started_upto(
+        self, consumer: bytes, record: bytes, first: int, runs: bytes
+    ) -> bytes | None:
+        """Write down which is the last entry that a silent consumer may have started, and answer
+        it; None if its record has changed, or nothing is pending under its name."""
+        keys = (self._keys.stream, self._keys.started)
+        args = (self.group, consumer, record, first, wire.UPTO, runs)
+        last: bytes | None = await self._link.run("started_upto", keys, args)
+        return last
+
+    async def requeue(
+        self, ids: Sequence[bytes], consumer: bytes, idle_ms: int, not_after_ms: int = MAX_MS
+    ) -> int:
+        """Put back what a silent consumer had only read ahead; nobody is charged."""
+        args: list[Arg] = [self.group, consumer, idle_ms, not_after_ms, *ids]
+        return int(await self._link.run("requeue", (self._keys.stream,), args))
+
+    async def claim(
+        self,
+        ids: Sequence[bytes],
+        idle_ms: int,
         not_after_ms: int = MAX_MS,
         unless: tuple[bytes, ...] = (),
     ) -> list[Row]:
-        """Take over what other consumers have left lying; nothing, if it gets there too late, or
-        while the key `unless` is there.
+        """Take over entries that other consumers have left lying; nothing, if it gets there too
+        late, or while the key `unless` is there.
 
         One script on all servers: `XREADGROUP ... CLAIM` knows no such limit."""
-        args = (self.group, self.consumer, idle_ms, count, not_after_ms)
+        args: list[Arg] = [self.group, self.consumer, idle_ms, not_after_ms, *ids]
         return list(await self._link.run("claim", (self._keys.stream, *unless), args))
+
+    async def forget(self, ids: Sequence[bytes]) -> None:
+        """Drop pending entries whose bodies are gone, and with them the jobs."""
+        if ids:
+            await self._link.ask("XACK", self._keys.stream, self.group, *ids)
 
     async def adopt(self, count: int) -> list[Row]:
         """What is pending under our name; for after a read whose reply was lost."""
@@ -154,22 +203,6 @@ class Jobs:
             if facts[b"name"] == self.group.encode():
                 return bytes(facts[b"last-delivered-id"])
         return b"0-0"
-
-    async def take_back(
-        self, after: bytes, until: bytes, unless: tuple[bytes, ...] = ()
-    ) -> Row | None:
-        """One entry that an earlier run under our name left, behind `after` and up to `until`;
-        it counts as a run. An empty row: the key `unless` is there, and nothing was taken."""
-        keys = (self._keys.stream, *unless)
-        while True:
-            args = (self.group, self.consumer, after, until)
-            reply = await self._link.run("take_back", keys, args)
-            if reply == -1:
-                return []
-            row = list(reply)
-            if len(row) != 1:
-                return row or None
-            after = row[0]
 
     async def give_back(self, rows: Iterable[Row]) -> int:
         """Let others run what we hold and did not run; no delivery is charged."""
@@ -192,13 +225,16 @@ class Jobs:
         args: list[Arg] = [self.group, self.consumer, row[0], *fields]
         return int(await self._link.run("restore", (self._keys.stream,), args))
 
-    async def renew(self, link: Link, ids: Sequence[bytes], young_ms: int = 0) -> list[bytes]:
-        """Keep our hold on these, except on what has been idle for less than `young_ms`; answers
-        those that are no longer ours. Leases have a link (and an event loop) of their own."""
+    async def renew(
+        self, link: Link, ids: Sequence[bytes], young_ms: int = 0, started: bytes = b""
+    ) -> list[bytes]:
+        """Keep our hold on these, except on what has been idle for less than `young_ms`, and write
+        down our record of what we have started; answers those that are no longer ours. Leases
+        have a link (and an event loop) of their own."""
         lost: list[bytes] = []
+        ours: list[Arg] = [self.group, self.consumer, young_ms, self._keys.started, started]
         while True:
-            args: list[Arg] = [self.group, self.consumer, young_ms, *ids]
-            looked_at, *gone = await link.run("renew", (self._keys.stream,), args)
+            looked_at, *gone = await link.run("renew", (self._keys.stream,), [*ours, *ids])
             lost += gone
             ids = ids[looked_at:]
             if not ids:

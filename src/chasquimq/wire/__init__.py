@@ -46,15 +46,18 @@ from chasquimq.wire.spec import (
     resolved_key,
     unpack_spec,
 )
+from chasquimq.wire.started import UPTO, Started, pack_started, unpack_started
 from chasquimq.wire.ulid import Mint
 
 __all__ = [
     "MAX_ROW_BYTES",
+    "UPTO",
     "EventRow",
     "Exported",
     "Keys",
     "Mint",
     "Revival",
+    "Started",
     "before_id",
     "bin_header",
     "carrier_of",
@@ -77,6 +80,7 @@ __all__ = [
     "pack_override",
     "pack_retry",
     "pack_spec",
+    "pack_started",
     "resolved_key",
     "revive",
     "row_end",
@@ -92,4 +96,5 @@ __all__ = [
     "unpack_msgpack",
     "unpack_retry",
     "unpack_spec",
+    "unpack_started",
 ]

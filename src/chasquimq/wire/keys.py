@@ -12,6 +12,7 @@
     {chasqui:<q>}:promoter:lock     string   who promotes
     {chasqui:<q>}:scheduler:lock    string   who fires specs
     {chasqui:<q>}:paused            string   there while the queue is paused
+    {chasqui:<q>}:started           hash     what each consumer had started: wire/started.py
     {chasqui:<q>}:unique:<id>       string   the marker of an id that is unique until done
     {chasqui:<q>}:idmp:<p>:<id>     string   our own marker where the server has no IDMP
     {chasqui:<q>}:durable           string   there for a millisecond: what durable adds wait for
@@ -62,6 +63,7 @@ class Keys:
     promoter_lock: bytes = field(init=False, repr=False)
     scheduler_lock: bytes = field(init=False, repr=False)
     paused: bytes = field(init=False, repr=False)
+    started: bytes = field(init=False, repr=False)
     durable: bytes = field(init=False, repr=False)
     wake: bytes = field(init=False, repr=False)
 
@@ -69,8 +71,8 @@ class Keys:
         check_queue_name(self.queue)
         tag = b"{chasqui:%b}:" % self.queue.encode()
         object.__setattr__(self, "tag", tag)
-        named = ("stream", "delayed", "dlq", "events", "repeat", "paused", "durable", "wake")
-        for name in named:
+        named = ("stream", "delayed", "dlq", "events", "repeat", "paused", "started", "durable")
+        for name in (*named, "wake"):
             object.__setattr__(self, name, tag + name.encode())
         object.__setattr__(self, "promoter_lock", tag + b"promoter:lock")
         object.__setattr__(self, "scheduler_lock", tag + b"scheduler:lock")

@@ -18,14 +18,14 @@ from typing import Any
 
 from chasquimq import BackoffSpec, Worker
 from chasquimq.engine.promoter import Promoter
-from chasquimq.engine.reader import Reader
+from chasquimq.engine.recovery import Recovery
 from tests.chaos.kit.act import Actor
 from tests.chaos.kit.fleet import Orders, obey_parent
 from tests.chaos.kit.gate import is_open
 from tests.chaos.kit.ledger import Ledger
 
 EVERY_S = 0.1
-LOOPS = {"promoter": (Promoter, "tick"), "claimer": (Reader, "_share")}
+LOOPS = {"promoter": (Promoter, "tick"), "claimer": (Recovery, "_share")}
 
 
 def health_file(ledger: Path | str, pid: int) -> Path:
