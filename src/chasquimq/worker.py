@@ -94,7 +94,7 @@ class Worker:
         backoff: BackoffSpec | None = None,
         ack_batch: int | None = None,
         ack_idle_ms: int | None = None,
-        drain_ms: int = 30_000,
+        drain_ms: int = 25_000,
         reconnect_max_attempts: int | None = None,
         credential_provider: CredentialProvider | None = None,
         dialect: DialectName | None = None,

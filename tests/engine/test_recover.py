@@ -364,3 +364,83 @@ async def test_a_function_in_its_thread_is_told_that_its_lease_is_lost(desk: Des
     assert told == [True]
     assert desk.redis.get(desk.keys.result(added.id)) is None
     assert [row["consumer"] for row in desk.pending()] == [b"thief"]
+
+
+async def test_a_run_that_the_deadline_cuts_off_is_counted(desk: Desk) -> None:
+    """A job that is longer than any deployment lets it be has its attempts, and then is dead."""
+    runs: list[int] = []
+
+    async def slow(job: Job) -> None:
+        runs.append(job.attempt)
+        await asyncio.sleep(60)
+
+    async with desk.queue() as queue:
+        await queue.add("slow", 1, job_id="slow")
+    for deploys in range(1, 4):
+        async with desk.working(slow, drain_ms=10, max_attempts=3):
+            await eventually(lambda deploys=deploys: len(runs) == deploys)
+        assert [envelope.attempt for envelope in desk.envelopes()] == [deploys]
+    async with desk.working(slow, max_attempts=3):
+        await desk.settled()
+    assert runs == [0, 1, 2]
+    [dead] = desk.dead()
+    assert (dead[b"job_id"], dead[b"reason"]) == (b"slow", b"retries_exhausted")
+
+
+async def test_a_suspect_that_the_deadline_cuts_off_keeps_what_it_was_charged(desk: Desk) -> None:
+    runs: list[int] = []
+
+    async def slow(job: Job) -> None:
+        runs.append(job.attempt)
+        await asyncio.sleep(60)
+
+    desk.put("left", attempt=1)
+    desk.abandon(1, deliveries=2)
+    async with desk.working(slow, drain_ms=10, claim_min_idle_ms=LEASE):
+        await eventually(lambda: runs == [3])
+    assert [envelope.attempt for envelope in desk.envelopes()] == [4]
+    assert desk.pending() == []
+
+
+@pytest.mark.parametrize("holds", [False, True])
+async def test_a_stop_does_not_wait_for_a_server_that_is_frozen(
+    own_desk: Desk, holds: bool
+) -> None:
+    """All that it asks of Redis has one deadline; before, each request had its own."""
+    desk, begun = own_desk, asyncio.Event()
+
+    async def slow(job: Job) -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    worker = desk.worker(slow, drain_ms=100 if holds else 60_000)
+    running = asyncio.ensure_future(worker.run())
+    await eventually(lambda: worker.health().healthy)
+    if holds:
+        async with desk.queue() as queue:
+            await queue.add("slow", 1)
+        await begun.wait()
+    desk.server.server.pause()
+    try:
+        await worker.close()
+        await asyncio.wait_for(running, 12)  # one request alone may last as long elsewhere
+    finally:
+        desk.server.server.resume()
+    assert worker.health().state == "stopped"
+    async with desk.working(nothing, claim_min_idle_ms=LEASE):
+        await desk.settled()
+
+
+async def test_a_worker_that_renews_late_claims_nothing(desk: Desk) -> None:
+    """At a gap of half a lease it stops claiming, long before others may claim from it; and its
+    connection is made anew before that."""
+    async with desk.working(nothing, claim_min_idle_ms=6_000) as worker:
+        await eventually(lambda: worker._consumer and worker._consumer.lease.steady_since)
+        assert worker._consumer is not None
+        lease = worker._consumer.lease
+        lease.steady_since = time.monotonic() - 60
+        for gap_s, steady in ((2.5, True), (3.5, False)):
+            lease.renewed_at = time.monotonic() - gap_s
+            assert lease.steady() is steady
+        options = lease._dialer.options
+        assert (options.max_retry_ms, options.timeout_ms) == (1_000, 2_000)

@@ -91,7 +91,7 @@ DEFAULTS: list[tuple[Options, dict[str, Any]]] = [  # what the reference and its
         {"max_stream_len": 1_000_000, "max_delay_secs": 2_592_000, "on_full": "raise"},
     ),
     (DurabilityOptions(), {"durability": "memory", "replicas": 1, "durability_timeout_ms": 5_000}),
-    (WorkerOptions(), {"group": "default", "concurrency": 100, "drain_ms": 30_000}),
+    (WorkerOptions(), {"group": "default", "concurrency": 100, "drain_ms": 25_000}),
     (ReadOptions(), {"block_ms": 5_000, "claim_idle_ms": 30_000, "max_payload_bytes": 1_048_576}),
     (RetryOptions(), {"max_attempts": 25, "delay_ms": 100, "max_delay_ms": 30_000}),
     (RetryOptions(), {"multiplier": 2.0, "jitter_ms": 100}),

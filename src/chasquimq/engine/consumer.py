@@ -41,7 +41,7 @@ from chasquimq.wire.right import of_worker
 
 log = logging.getLogger(__name__)
 
-GOODBYE_S = 5.0  # how long a stop may wait for Redis
+GOODBYE_S = 3.0  # how long a stop may wait for Redis, once no handler runs any more
 PAGE = 500
 
 Observe = Callable[[Settler], Announce]  # the events sink writes through the settler
@@ -74,6 +74,8 @@ class Consumer:
         self._stable = stable
         self._brought = 0  # by promoter and scheduler, when last asked
         self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._deadline: float | None = None  # of what a stop asks of Redis
         self._failure: ChasquiError | None = None
         self._jobs = Jobs(store.keys, dialect, store.link, options.group, consumer_id)
         self.holdings = Holdings(options.concurrency)
@@ -206,26 +208,47 @@ class Consumer:
             self._begin(beside, "scheduler", self.scheduler.run())
 
     async def _work(self) -> None:
-        reader, drain_s = self.reader, self.options.drain_ms / 1000
+        drain_s = self.options.drain_ms / 1000
         limit_ms = self.options.until.max_runtime_ms
-        await reader.brake.look()
+        await self.reader.brake.look()
         try:
             async with asyncio.timeout(None) as drain, asyncio.TaskGroup() as inside:
                 self._begin(inside, "pool", self.pool.run())
                 self._begin(inside, "reader", self._read())
-                self._begin(inside, "brake", reader.brake.run())
+                self._begin(inside, "brake", self.reader.brake.run())
                 self._begin(inside, "claimer", self.recovery.run())
                 self.state = "running"
                 with suppress(TimeoutError):
                     async with asyncio.timeout(limit_ms and limit_ms / 1000):
                         await self._stop.wait()
                 self.state = "stopping"
-                self.recovery.stop()
-                await reader.stop()
-                await self._give_back(self.holdings.close())
-                drain.reschedule(asyncio.get_running_loop().time() + drain_s)
+                drain.reschedule(self._loop.time() + drain_s)
+                inside.create_task(self._stop_reading())
+                await asyncio.wait([self.tasks["pool"]])
+                self._set_deadline()
         except TimeoutError:
-            log.warning("handlers outlived the drain deadline; their jobs are given back")
+            log.warning(
+                "%d handlers outlived the drain deadline of %.1f s: they are cancelled, and their "
+                "jobs given back with this run counted",
+                len(self.pool.running),
+                drain_s,
+            )
+        finally:
+            self._set_deadline()
+
+    async def _stop_reading(self) -> None:
+        """Give back what nobody started; what is read until the reader has stopped as well."""
+        self.recovery.stop()
+        rows = self.holdings.close()
+        await self.reader.stop()
+        await self._give_back([*rows, *self.holdings.close()])
+
+    def _set_deadline(self) -> None:
+        """No handler runs any more: what is left waits for Redis alone, and not for long."""
+        if self._deadline is None:
+            self._deadline = self._loop.time() + GOODBYE_S
+            for link in (self._store.link, self.reader.link, self.settler.link):
+                link.end_by(self._deadline)
 
     async def _read(self) -> None:
         await self.reader.read(self._more)
@@ -257,12 +280,13 @@ class Consumer:
     async def _farewell(self) -> None:
         """Settle what ended, give back what did not, leave the group; not for ever, if Redis
         is away: leases run out by themselves."""
+        self._set_deadline()
         with suppress(TimeoutError):
-            async with asyncio.timeout(GOODBYE_S):
+            async with asyncio.timeout_at(self._deadline):
                 await self.settler.quiet()
                 self.holdings.close()
                 with suppress(StoreError):
-                    self._count_back(await self._jobs.give_back(self.pool.running))
+                    self._count_back(await self._jobs.give_back_charged(self.pool.running))
                     # Not only what we know of: a lost reply may have brought more.
                     while rows := await self._jobs.adopt(PAGE):
                         for row in rows:

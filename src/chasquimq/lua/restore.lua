@@ -1,4 +1,4 @@
--- Write back an entry that we hold and whose body is gone, out of our own memory, as a new one.
+-- Write back an entry that we hold, out of our own memory, as a new one.
 --
 -- KEYS     1 stream
 -- ARGV     1 group       2 consumer      3 entry id      4... its fields
@@ -10,4 +10,5 @@ if #held == 0 or held[1][2] ~= ARGV[2] then
 end
 redis.call('XADD', KEYS[1], '*', unpack(ARGV, 4))
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
+redis.call('XDEL', KEYS[1], ARGV[3])
 return 1

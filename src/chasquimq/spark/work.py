@@ -77,7 +77,7 @@ class SparkWorker:
         max_attempts: int = 25,
         backoff: BackoffSpec | None = None,
         time_limit_ms: int | None = None,
-        drain_ms: int = 30_000,
+        drain_ms: int = 25_000,
         on_error: OnError | None = None,
         store_results: bool = False,
         result_ttl_ms: int | None = None,

@@ -46,8 +46,11 @@ class Dialer:
 
     def elsewhere(self, home: asyncio.AbstractEventLoop, limit_ms: int) -> Dialer:
         """The same place, for a loop in another thread that cannot wait longer than this for
-        anything. Credentials are still asked for at home: a provider may belong to its loop."""
-        limits = {"timeout_ms": limit_ms, "reply_ms": limit_ms, "max_retry_ms": limit_ms}
+        anything, and half as long between two tries to connect. Credentials are still asked for
+        at home: a provider may belong to its loop."""
+        pause_ms = max(limit_ms // 2, 1)
+        limits = {"timeout_ms": limit_ms, "reply_ms": limit_ms}
+        limits |= {"retry_ms": pause_ms, "max_retry_ms": pause_ms}
         short = {name: min(ms, getattr(self.options, name)) for name, ms in limits.items()}
         options = msgspec.structs.replace(self.options, **short)
         return Dialer(self.address, self._provider and _asked_at(home, self._provider), options)

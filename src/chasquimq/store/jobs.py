@@ -217,13 +217,21 @@ class Jobs:
             back += await self._restore(held[entry_id])
         return int(back)
 
+    async def give_back_charged(self, rows: Sequence[Row]) -> int:
+        """Let others run what we began and did not end; this run is counted."""
+        calls = [self._restoring(row, _deliveries(row) + 1) for row in rows]
+        keys = [(self._keys.stream,)] * len(calls)
+        return sum(await self._link.run_each("restore", keys, calls)) if calls else 0
+
     async def _restore(self, row: Row) -> int:
         """Give back what was trimmed or deleted in the stream meanwhile: we still have it."""
         if not row[1]:
             return 0
-        fields = _charged(row[1], _deliveries(row))
-        args: list[Arg] = [self.group, self.consumer, row[0], *fields]
+        args = self._restoring(row, _deliveries(row))
         return int(await self._link.run("restore", (self._keys.stream,), args))
+
+    def _restoring(self, row: Row, deliveries: int) -> list[Arg]:
+        return [self.group, self.consumer, row[0], *_charged(row[1], deliveries)]
 
     async def renew(
         self, link: Link, ids: Sequence[bytes], young_ms: int = 0, started: bytes = b""

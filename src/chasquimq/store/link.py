@@ -42,6 +42,7 @@ class Link:
         self._up = asyncio.Event()
         self._given_up: ChasquiError | None = None
         self._trouble = ""  # why the last try to reconnect failed
+        self._last_call: asyncio.TimerHandle | None = None
 
     async def open(self) -> Pipe:
         pipe = await self._dial()
@@ -98,16 +99,29 @@ class Link:
         where = self._dialer.address
         return StoreUnavailableError(f"the connection to {where} broke before the answer came")
 
+    def end_by(self, deadline: float) -> None:
+        """Answer nothing after this moment of the event loop: all that a stop asks of Redis has one
+        deadline, however many requests that are."""
+        if self._last_call is None:
+            self._last_call = asyncio.get_running_loop().call_at(deadline, self._end)
+
     async def close(self) -> None:
+        if self._last_call is not None:
+            self._last_call.cancel()
+        mending = self._mending
+        self._end()
+        if mending is not None:
+            await asyncio.wait([mending])
+
+    def _end(self) -> None:
+        """Whoever asks from now on is told at once, and so is whoever waits for an answer."""
         self._closing = True
         if self._mending is not None:
             self._mending.cancel()
-            await asyncio.wait([self._mending])
-        if self.pipe is not None:
-            self.pipe.close()
-        # Whoever still asks is told at once, instead of waiting for a pipe that will not come.
         where = self._dialer.address
         self._given_up = StoreUnavailableError(f"the connection to {where} has been closed")
+        if self.pipe is not None:
+            self.pipe.close()
         self._up.set()
 
     # -- inside --------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ from chasquimq.worker import Worker, run_workers
 
 log = logging.getLogger(__name__)
 
-FAREWELL_S = 15.0  # after its drain deadline, or when told to stop now, a process is gone by then
+FAREWELL_S = 4.5  # after its drain deadline, or when told to stop now, a process is gone by then
 LOOK_S = 0.02
 WATCH_S = 0.1
 

@@ -38,7 +38,7 @@ from chasquimq.text import discreet, shown
 
 CHILD = "chasquimq.cli.crew.child"
 LONGEST_LINE = 64 * 2**20  # of what a process says
-FAREWELL_S = 20.0  # beyond its drain deadline; child.py ends itself a little earlier
+FAREWELL_S = 5.0  # beyond its drain deadline; child.py ends itself a little earlier
 LAST_WORDS_S = 0.5  # programs that a handler started may keep stderr open
 
 Pass = Callable[[int, bytes], None]  # a process's index, and a line of its stderr
