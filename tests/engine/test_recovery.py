@@ -238,3 +238,22 @@ async def test_what_cannot_be_started_soon_is_left_to_other_workers(desk: Desk) 
         busy.let_go("*")
         await desk.settled()
     assert [run[0] for run in busy.runs] == ["long"]
+
+
+async def test_jobs_of_a_dead_worker_run_also_while_there_is_no_memory(own_desk: Desk) -> None:
+    """What was started is taken up; what was read ahead waits for memory to be put back."""
+    desk, hall = own_desk, Hall()
+    hall.let_go("*")
+    left_by(desk, 4)
+    desk.redis.hset(desk.keys.started.decode(), "dead", "first 1")
+    page = desk.redis.xpending_range(desk.keys.stream, "default", "-", "+", 10)
+    first = page[0]["message_id"].decode()
+    desk.redis.hset(desk.keys.started.decode(), "dead", f"upto {first}")
+    async with desk.working(hall, claim_min_idle_ms=LEASE, events_enabled=False):
+        desk.redis.config_set("maxmemory", "1")
+        await eventually(lambda: hall.runs == [("left-00", 1)])
+        await asyncio.sleep(LEASE / 1000)
+        assert len(hall.runs) == 1 and desk.waiting() == 3
+        desk.redis.config_set("maxmemory", "0")
+        await desk.settled()
+    assert sorted(hall.runs) == [(f"left-{number:02}", int(number == 0)) for number in range(4)]

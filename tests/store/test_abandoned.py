@@ -113,7 +113,7 @@ async def test_of_a_consumer_that_holds_nothing_there_is_no_last(shelf: Shelf) -
 async def test_what_was_read_ahead_is_put_back_whole_and_uncharged(shelf: Shelf) -> None:
     jobs = await shelf.join()
     ids = left_by(shelf, "dead", b"a", b"b", b"c")
-    assert await jobs.requeue(ids[1:], b"dead", 30_000) == 2
+    assert await jobs.requeue(ids[1:], b"dead", 30_000) == ids[1:]
     assert shelf.pending() == {ids[0]: ("dead", 1)}
     entries = shelf.redis.xrange(shelf.keys.stream)
     assert [fields for _, fields in entries] == [{b"d": b"a"}, {b"d": b"b"}, {b"d": b"c"}]
@@ -130,14 +130,14 @@ async def test_what_lives_or_was_started_or_is_gone_is_not_put_back(shelf: Shelf
     bare = left_by(shelf, "dead", b"bare")
     shelf.redis.xdel(shelf.keys.stream, *bare)
     before = shelf.pending()
-    assert await jobs.requeue([*young, *twice, *others, *bare, b"1-1"], b"dead", 30_000) == 0
+    assert await jobs.requeue([*young, *twice, *others, *bare, b"1-1"], b"dead", 30_000) == []
     assert shelf.pending() == before
 
 
 async def test_what_comes_too_late_puts_nothing_back(shelf: Shelf) -> None:
     jobs = await shelf.join()
     ids = left_by(shelf, "dead", b"a")
-    assert await jobs.requeue(ids, b"dead", 30_000, await jobs.clock_ms() - 1) == 0
+    assert await jobs.requeue(ids, b"dead", 30_000, await jobs.clock_ms() - 1) == []
     assert shelf.pending() == {ids[0]: ("dead", 1)}
 
 
@@ -167,3 +167,14 @@ async def test_a_claim_leaves_what_has_lost_its_body_to_its_holder(shelf: Shelf)
     shelf.redis.xdel(shelf.keys.stream, bare)
     assert [row[0] for row in await jobs.claim([bare, whole], 30_000)] == [whole]
     assert shelf.pending() == {bare: ("dead", 1), whole: ("me", 2)}
+
+
+async def test_an_entry_too_large_for_a_copy_is_left_for_a_claim(shelf: Shelf) -> None:
+    jobs = await shelf.join()
+    fields = {f"field-{n}": "x" for n in range(4_000)}
+    large = shelf.redis.xadd(shelf.keys.stream, fields)
+    shelf.redis.xreadgroup(GROUP, "dead", {shelf.keys.stream: ">"})
+    age(shelf, [large])
+    assert await jobs.requeue([large], b"dead", 30_000) == []
+    [[entry_id, found, _, _]] = await jobs.claim([large], 30_000)
+    assert (entry_id, len(found)) == (large, 8_000)

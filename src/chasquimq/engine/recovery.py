@@ -26,12 +26,12 @@ from chasquimq import wire
 from chasquimq.config import MAX_MS, ReadOptions
 from chasquimq.engine.holdings import Holdings
 from chasquimq.engine.reader import Reader
-from chasquimq.errors import AccessError, StoreError
+from chasquimq.errors import AccessError, QueueFullError, StoreError
 from chasquimq.flow.pause import pause
 from chasquimq.happening import Announce, Read
 from chasquimq.policy.recovery import Pace, Suspect
 from chasquimq.store import Abandoned, Hold, Jobs, Row
-from chasquimq.store.jobs import FIRST, place
+from chasquimq.store.jobs import FIRST, LAST, place
 
 log = logging.getLogger(__name__)
 
@@ -146,29 +146,51 @@ class Recovery:
         for consumer, rows in groupby(sorted(page.rows, key=itemgetter(1)), itemgetter(1)):
             record = page.records.get(consumer, b"")
             started = wire.unpack_started(record)
-            upto = started.upto if started is not None else None
-            if started is not None and upto is None:
-                first, runs = started.first, started.runs
-                try:
-                    upto = await self._jobs.started_upto(consumer, record, first, runs)
-                except AccessError as error:
-                    log.debug("what a dead worker had only read ahead is not known: %s", error)
-                    started = None
-                if started is not None and upto is None:
-                    continue  # it lives after all, or somebody else was quicker: look again
-            ahead: list[bytes] = []
+            upto = await self._started_upto(consumer, record, started)
+            if upto is None:
+                continue
+            ahead: dict[bytes, Suspect] = {}
             for entry_id, _, idle, deliveries in rows:
                 ran_ms = started.ran_ms.get(entry_id) if started is not None else None
+                ran_s = None if ran_ms is None else ran_ms / 1000
+                suspect = Suspect(entry_id, consumer, idle, deliveries, ran_s)
                 new = deliveries == 1 and ran_ms is None and idle < GIVEN_BACK_MS
-                if new and upto is not None and place(entry_id) > place(upto):
-                    ahead.append(entry_id)
+                if new and upto != LAST and place(entry_id) > place(upto):
+                    ahead[entry_id] = suspect
                 else:
-                    ran_s = None if ran_ms is None else ran_ms / 1000
-                    suspects.append(Suspect(entry_id, consumer, idle, deliveries, ran_s))
-            if ahead:
-                back = await self._jobs.requeue(ahead, consumer, idle_ms, not_after_ms)
-                log.info("put back %d jobs that a silent worker had only read ahead", back)
+                    suspects.append(suspect)
+            back = await self._requeue(list(ahead), consumer, idle_ms, not_after_ms)
+            suspects += [ahead[one] for one in ahead.keys() - back]
         return sorted(suspects, key=lambda one: place(one.entry_id))
+
+    async def _started_upto(
+        self, consumer: bytes, record: bytes, started: wire.Started | None
+    ) -> bytes | None:
+        """The last entry that a silent consumer may have started: `LAST` where that is not known,
+        None if it lives after all, or somebody else was quicker."""
+        if started is None:
+            return LAST
+        if started.upto is not None:
+            return started.upto
+        try:
+            return await self._jobs.started_upto(consumer, record, started.first, started.runs)
+        except (AccessError, QueueFullError) as error:
+            log.debug("all that a dead worker held counts as started: %s", error)
+            return LAST
+
+    async def _requeue(
+        self, ids: list[bytes], consumer: bytes, idle_ms: int, not_after_ms: int
+    ) -> set[bytes]:
+        """Answers what is no suspect: what was put back, and what waits for memory to be."""
+        if not ids:
+            return set()
+        try:
+            back = await self._jobs.requeue(ids, consumer, idle_ms, not_after_ms)
+        except QueueFullError as error:
+            log.warning("cannot put back %d jobs of a silent worker yet: %s", len(ids), error)
+            return set(ids)
+        log.info("put back %d jobs that a silent worker had only read ahead", len(back))
+        return set(back)
 
     # -- claiming --------------------------------------------------------------------------------
 

@@ -167,10 +167,11 @@ class Jobs:
 
     async def requeue(
         self, ids: Sequence[bytes], consumer: bytes, idle_ms: int, not_after_ms: int = MAX_MS
-    ) -> int:
-        """Put back what a silent consumer had only read ahead; nobody is charged."""
+    ) -> list[bytes]:
+        """Put back what a silent consumer had only read ahead; nobody is charged. Answers the ids
+        of those that were put back."""
         args: list[Arg] = [self.group, consumer, idle_ms, not_after_ms, *ids]
-        return int(await self._link.run("requeue", (self._keys.stream,), args))
+        return list(await self._link.run("requeue", (self._keys.stream,), args))
 
     async def claim(
         self,
