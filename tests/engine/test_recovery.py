@@ -170,6 +170,7 @@ async def test_a_worker_writes_down_what_it_has_started(desk: Desk) -> None:
         hall.let_go("*")
         await desk.settled()
         await eventually(lambda: (found := told()) and not found.ran_ms)
+    assert not desk.redis.exists(desk.keys.started)
 
 
 @pytest.mark.parametrize("ghosts", [2_100, 10_500])

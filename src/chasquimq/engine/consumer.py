@@ -76,6 +76,7 @@ class Consumer:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._deadline: float | None = None  # of what a stop asks of Redis
+        self._left = False  # the group: nothing is pending under our name
         self._failure: ChasquiError | None = None
         self._jobs = Jobs(store.keys, dialect, store.link, options.group, consumer_id)
         self.holdings = Holdings(options.concurrency)
@@ -181,6 +182,9 @@ class Consumer:
                 link.on_given_up = self._given_up
                 await link.open()
                 open_things.push_async_callback(link.close)
+            open_things.push_async_callback(
+                self._forget_what_we_started
+            )  # when no lease is renewed
             open_things.push_async_callback(self.lease.stop)
             await self.lease.start()
             self._listen()
@@ -296,7 +300,12 @@ class Consumer:
                         if not back:
                             break
                         self._count_back(back)
-                    await self._jobs.leave()
+                    self._left = await self._jobs.leave()
+
+    async def _forget_what_we_started(self) -> None:
+        if self._left:
+            with suppress(StoreError):
+                await self._jobs.forget_started()
 
     async def _give_back(self, rows: list[Row]) -> None:
         try:

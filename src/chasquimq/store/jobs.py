@@ -256,6 +256,10 @@ class Jobs:
             pass
         return bool(left)
 
+    async def forget_started(self) -> None:
+        """Remove our record of what we have started."""
+        await self._link.ask("HDEL", self._keys.started, self.consumer)
+
     async def sweep(
         self,
         ghost_idle_ms: int,
