@@ -182,9 +182,8 @@ class Consumer:
                 link.on_given_up = self._given_up
                 await link.open()
                 open_things.push_async_callback(link.close)
-            open_things.push_async_callback(
-                self._forget_what_we_started
-            )  # when no lease is renewed
+            # Behind the end of the leases, which would write it down again.
+            open_things.push_async_callback(self._forget_what_we_started)
             open_things.push_async_callback(self.lease.stop)
             await self.lease.start()
             self._listen()
