@@ -57,5 +57,5 @@ async def test_what_a_deadline_cuts_off_is_given_back_out_of_memory(desk: Desk) 
     async with desk.working(handler, drain_ms=50):
         desk.put("trimmed", {"a": 1}, "name")
         await started.wait()
-    assert [(one.id, one.attempt) for one in desk.envelopes()] == [("trimmed", 0)]
+    assert [(one.id, one.attempt) for one in desk.envelopes()] == [("trimmed", 1)]
     assert desk.pending() == []

@@ -231,10 +231,10 @@ class Consumer:
                 self._set_deadline()
         except TimeoutError:
             log.warning(
-                "%d handlers outlived the drain deadline of %.1f s: they are cancelled, and their "
-                "jobs given back with this run counted",
-                len(self.pool.running),
+                "handlers cancelled at the drain deadline of %.1f s: %d; their jobs are given "
+                "back, and these runs count as attempts",
                 drain_s,
+                len(self.pool.running),
             )
         finally:
             self._set_deadline()
