@@ -11,6 +11,7 @@ import pytest
 
 from chasquimq import lua
 from tests.house.tree import SOURCE, Offence, files, look_at, text_of, tree_of
+from tests.store.commands import READS, WRITES
 
 MAX_LINES = 40
 SCRIPTS = files(SOURCE / "lua", ".lua")
@@ -114,6 +115,129 @@ def calls(tree: ast.Module) -> set[str]:
 def test_calls_are_seen() -> None:
     text = 'lua.call("a", ()); self._link.run("b", ()); lua.SHA["c"]; subprocess.run("d")'
     assert calls(ast.parse(text)) == {"a", "b", "c"}
+
+
+# -- read, then write ------------------------------------------------------------------------------
+
+# Lua takes nothing back: what can fail stands in front of the first write. `redis.pcall` cannot.
+CALL = re.compile(r"redis\.(p?)call\('?([A-Z]+)|\b(tonumber|string\.match|struct)\b|\b([a-z_]+)\(")
+ROW_BY_ROW = "-- each row: read, then write"  # the first row has shown that the reads cannot fail
+LATER = {"adopt", "claim", "take_back"}  # they take up entries, and move nothing
+
+
+def happening(line: str, functions: dict[str, str]) -> Iterator[str]:
+    """What a line of a script does, in order: "read", "write" or "work", which can fail too."""
+    for found in CALL.finditer(line.partition(" --")[0]):
+        quiet, command, other, function = found.groups()
+        if other:
+            yield "work"
+        elif command and not quiet:
+            yield "write" if command in WRITES else "read"
+        elif function in functions:
+            yield functions[function]
+
+
+def late(text: str, functions: dict[str, str]) -> list[Offence]:
+    """What can fail behind a write, or in a loop that writes."""
+    found: list[Offence] = []
+    lines, written, loops = text.splitlines(), False, list[tuple[int, int]]()
+    for number, line in enumerate(lines, 1):
+        if re.fullmatch(r"\s*((--|#!).*)?", line):
+            continue
+        indent = len(line) - len(line.lstrip())
+        loops = [(at, depth) for at, depth in loops if depth < indent]
+        if re.match(r"\s*(for|while|repeat)\b", line) and ROW_BY_ROW not in line:
+            loops.append((number, indent))
+        excused = any(ROW_BY_ROW in one for one in lines[:number]) and indent > 0
+        for kind in happening(line, functions):
+            if kind != "write" and written and not excused:
+                found.append((number, f"this can fail behind a write: {line.strip()}"))
+            written = written or kind == "write"
+            if kind == "write":
+                found += [
+                    (at, "a loop reads and writes")
+                    for at, depth in loops
+                    if reads(lines, at, depth)
+                ]
+    return found
+
+
+def reads(lines: list[str], at: int, depth: int) -> bool:
+    """Whether the loop that begins in this line reads."""
+    body = [lines[at - 1]]
+    for line in lines[at:]:
+        if line.strip() and len(line) - len(line.lstrip()) <= depth:
+            break
+        body.append(line)
+    rest = body[0].partition(" do")[2]  # what a loop goes over is read once
+    return "read" in [kind for line in (rest, *body[1:]) for kind in happening(line, FUNCTIONS)]
+
+
+def bodies(text: str) -> dict[str, str]:
+    """The functions of a part, by name."""
+    found = re.finditer(r"^local function (\w+)\(.*?^end$", text, re.MULTILINE | re.DOTALL)
+    return {one[1]: one[0].partition("\n")[2] for one in found}
+
+
+def kind_of(body: str) -> str:
+    kinds = {kind for line in code(body) for kind in happening(line, {})}
+    return "write" if "write" in kinds else "read" if "read" in kinds else "neither"
+
+
+FUNCTIONS = {
+    function: kind_of(body)
+    for path in PARTS
+    for function, body in bodies(path.read_text()).items()
+    if kind_of(body) != "neither"
+}
+
+
+def test_a_script_reads_before_it_writes() -> None:
+    def offences(path: Path) -> list[Offence]:
+        text = text_of(path)
+        if path in PARTS:
+            return [one for body in bodies(text).values() for one in late(body, FUNCTIONS)]
+        return late(text, FUNCTIONS)
+
+    look_at([path for path in SCRIPTS if path.stem not in LATER], offences)
+
+
+def test_every_command_of_a_script_is_known() -> None:
+    def unknown(path: Path) -> list[Offence]:
+        found = re.findall(r"redis\.p?call\('([A-Z]+)'", text_of(path))
+        strange = [(1, f"{name}: does it read or write?") for name in {*found} - READS - WRITES]
+        wrong = {*found} & WRITES if "flags=no-writes" in text_of(path) else set()
+        return strange + [(1, f"{name} writes") for name in wrong]
+
+    look_at(SCRIPTS, unknown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis.call('XADD', 1)\nredis.call('GET', 1)",
+        "redis.call('XADD', redis.call('ZADD', 1), redis.call('XLEN', 1))",
+        "for i = 1, 2 do\n  redis.call('GET', 1)\n  redis.call('SET', 1)\nend",
+        "for i = 1, 2 do redis.call('GET', redis.call('SET', 1)) end",
+        "redis.call('SET', 1)\nlocal n = tonumber(ARGV[1])",
+        "redis.call('SET', 1)\nlocal n = string.match(text, 'a')",
+        "add_row(1)\nsee_dead(1)",
+    ],
+)
+def test_what_can_fail_behind_a_write_is_seen(text: str) -> None:
+    assert late(text, FUNCTIONS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis.call('GET', 1)\nredis.call('SET', 1)\nredis.pcall('PUBLISH', 1)",
+        "for i in redis.call('XRANGE', 1) do\n  redis.call('SET', 1)\nend",
+        f"for i = 1, 2 do {ROW_BY_ROW}\n  redis.call('GET', 1)\n  redis.call('SET', 1)\nend",
+    ],
+)
+def test_what_cannot_is_let_be(text: str) -> None:
+    assert not late(text, FUNCTIONS)
 
 
 # -- scripts are constants -------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 
@@ -14,17 +14,31 @@ from chasquimq import lua, wire
 from chasquimq.errors import StoreError, WireError
 from chasquimq.store import Link
 from chasquimq.store.resp import Arg
+from tests.store.commands import WRITES
 from tests.store.shelf import GROUP, Shelf
 
 PREAMBLE = Path(__file__).with_name("faulty.lua").read_text()
+PREAMBLE = PREAMBLE.replace("WRITES", " ".join(sorted(WRITES)))
 
 
-async def break_off(shelf: Shelf, nth: int, act: Callable[[Any], Awaitable[Any]]) -> bool:
-    """Do it over a link whose scripts fail at their n-th command; False if they have no n-th."""
+class Broken(NamedTuple):
+    """Where a script broke off: how many writes were done, and the command that failed."""
+
+    wrote: int
+    how: str  # call or pcall
+    command: str
+
+
+async def break_off(shelf: Shelf, nth: int, act: Callable[[Any], Awaitable[Any]]) -> Broken | None:
+    """Do it over a link whose scripts fail at their n-th command; None if they have no n-th."""
     mark = shelf.keys.tag + b"injected"
     with suppress(StoreError):
         await act(FaultyLink(shelf.link, nth, mark))
-    return bool(shelf.redis.delete(mark))
+    said = shelf.redis.getdel(mark)
+    if said is None:
+        return None
+    wrote, how, command = said.decode().split()
+    return Broken(int(wrote), how, command)
 
 
 class FaultyLink:

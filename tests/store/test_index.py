@@ -6,7 +6,6 @@ searched for among those of its score, which lie in the order of their bytes.
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from chasquimq import lua, wire
+from chasquimq import wire
 from chasquimq.job import Due, Envelope, RetryOverride
 from tests.servers import DIALECTS, Dialect, Servers
 from tests.store.faulty import wipe
@@ -180,12 +179,3 @@ async def test_a_server_that_sorts_by_its_locale_finds_them_as_well(
             await schedule(shelf, AT, job_id, b"n")
         assert await shelf.store.delayed.cancel_each(ids) == [True] * len(ids)
         await shelf.close()
-
-
-def test_both_scripts_search_alike() -> None:
-    functions = [
-        re.search(r"^local function find.*?^end$", lua.SOURCES[name], re.MULTILINE | re.DOTALL)
-        for name in ("cancel", "reschedule")
-    ]
-    assert functions[0] and functions[1]
-    assert functions[0][0] == functions[1][0]

@@ -10,6 +10,9 @@ local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
 if #held == 0 or held[1][2] ~= ARGV[2] then
   return 0
 end
+local marker = KEYS[3] and redis.pcall('GET', KEYS[3])
+if type(marker) == 'table' and not string.find(marker.err, '^WRONGTYPE') then return marker end
+local mine = type(marker) == 'string' and string.match(marker, '^%d+') == ARGV[5] -- as in free.lua
 local now = redis.call('TIME')
 local row = {unpack(ARGV, 7)}
 row[#row + 1] = 'failed_at_ms'
@@ -21,8 +24,8 @@ else
 end
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
 redis.call('XDEL', KEYS[1], ARGV[3])
-local marker = KEYS[3] and redis.call('GET', KEYS[3])
-if marker and string.match(marker, '^%d+') == ARGV[5] then -- as in free.lua
+if mine then
   redis.call('SET', KEYS[3], '-' .. marker, 'EX', ARGV[6])
 end
-return redis.call('XLEN', KEYS[2])
+local length = redis.pcall('XLEN', KEYS[2])
+return type(length) == 'number' and length or 1

@@ -10,11 +10,12 @@ if not index then return 0 end
 local score, front = string.match(index, '^(%d%d%d%d+) (.*)$')
 if not score then -- a copy of the member
   if redis.call('ZSCORE', KEYS[1], index) then return 0 end
-  return redis.call('DEL', KEYS[2])
+else
+  local most, wanted = tonumber(ARGV[2]), front .. ARGV[1]
+  local page = redis.call('ZRANGEBYSCORE', KEYS[1], score, score, 'LIMIT', 0, most)
+  for _, member in ipairs(page) do
+    if string.sub(member, 1, #wanted) == wanted then return 0 end
+  end
+  if #page == most then return 0 end
 end
-local most, wanted = tonumber(ARGV[2]), front .. ARGV[1]
-local page = redis.call('ZRANGEBYSCORE', KEYS[1], score, score, 'LIMIT', 0, most)
-for _, member in ipairs(page) do
-  if string.sub(member, 1, #wanted) == wanted then return 0 end
-end
-return #page < most and redis.call('DEL', KEYS[2]) or 0
+return redis.call('DEL', KEYS[2])

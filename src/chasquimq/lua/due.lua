@@ -9,11 +9,9 @@
 
 local holder = redis.call('GET', KEYS[2])
 if holder and holder ~= ARGV[1] then return {-1} end
-redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2])
-
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
-local many, size, gone = tonumber(ARGV[3]), 0, 0
+local many, size, gone = tonumber(ARGV[3]), 0, {}
 local found = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'WITHSCORES', 'LIMIT', 0, many)
 local due, more = {}, #found == 2 * many
 for i = 1, #found, 2 do
@@ -24,9 +22,7 @@ for i = 1, #found, 2 do
     due[#due + 1] = {found[i], found[i + 1]}
   elseif not hash[1] then
     -- Nothing is lost: a program that fires what others remove leaves such behind.
-    redis.call('DEL', ARGV[4] .. found[i])
-    redis.call('ZREM', KEYS[1], found[i])
-    gone = gone + 1
+    gone[#gone + 1] = found[i]
   else
     due[#due + 1] = {found[i], found[i + 1], hash[1], hash[2], hash[3]}
     size = size + #hash[1]
@@ -38,4 +34,10 @@ for i = 1, #found, 2 do
 end
 local coming = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local next = math.ceil(math.min(tonumber(coming[2] or -1), 9007199254740991))
-return {now, next, redis.call('ZCARD', KEYS[1]), gone, more and 1 or 0, unpack(due)}
+local left = redis.call('ZCARD', KEYS[1]) - #gone
+redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2])
+for _, key in ipairs(gone) do
+  redis.call('DEL', ARGV[4] .. key)
+  redis.call('ZREM', KEYS[1], key)
+end
+return {now, next, left, #gone, more and 1 or 0, unpack(due)}

@@ -20,11 +20,11 @@ for i = 2, #KEYS do
     local row = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1)[1]
     held[id] = row and row[2] == ARGV[2]
   end
-  if held[id] then
-    -- Allowed without memory to spare: an ack frees more than most results take.
-    redis.call('SET', KEYS[i], ARGV[2 * i + 1], 'EX', ARGV[3])
-    ours[#ours + 1] = id
-  end
+  if held[id] then ours[#ours + 1] = id end
+end
+for i = 2, #KEYS do
+  -- Allowed without memory to spare: an ack frees more than most results take.
+  if held[ARGV[2 * i]] then redis.call('SET', KEYS[i], ARGV[2 * i + 1], 'EX', ARGV[3]) end
 end
 local acked = 0
 for at = 1, #ours, 1000 do -- Lua cannot pass on as many values at once as Redis takes

@@ -10,15 +10,18 @@ local held = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
 if #held == 0 or held[1][2] ~= ARGV[2] then
   return 0
 end
+local marker = redis.pcall('GET', KEYS[2])
+if type(marker) == 'table' and not string.find(marker.err, '^WRONGTYPE') then return marker end
+-- The marker may have expired, and another job may have it now. Written last, so that there are
+-- never two.
+local mine = type(marker) == 'string' and string.match(marker, '^%d+') == ARGV[4]
 -- Allowed without memory to spare: an ack frees more than this takes.
 if KEYS[3] then
   redis.call('SET', KEYS[3], ARGV[7], 'EX', ARGV[6])
 end
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[3])
 redis.call('XDEL', KEYS[1], ARGV[3])
--- Last, so that there are never two. Its limit may have passed: then the marker is another job's.
-local marker = redis.call('GET', KEYS[2])
-if marker and string.match(marker, '^%d+') == ARGV[4] then
+if mine then
   redis.call('SET', KEYS[2], '-' .. marker, 'EX', ARGV[5])
 end
 return 1

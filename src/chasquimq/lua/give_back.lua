@@ -5,14 +5,14 @@
 -- Returns  {how many were given back, then the ids of ours that cannot be: their body is gone}
 
 local reply = {0}
-for i = 3, #ARGV, 2 do
+for i = 3, #ARGV, 2 do -- each row: read, then write
   local id, before = ARGV[i], ARGV[i + 1]
   local held = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1)
   if #held == 1 and held[1][2] == ARGV[2] then
     local entry = redis.call('XRANGE', KEYS[1], id, id)[1]
     if not entry then
       reply[#reply + 1] = id
-    elseif before == '0' then
+    elseif before == '0' and #entry[2] < 7000 then -- Lua cannot pass on more
       -- A copy wakes blocked readers at once and charges nobody; making a pending entry look
       -- idle would do neither.
       redis.call('XADD', KEYS[1], '*', unpack(entry[2]))

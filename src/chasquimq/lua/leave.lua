@@ -5,13 +5,16 @@
 -- Returns  1 removed, 0 it still holds something, -1 it held a page of entries without a body;
 --          they are acked, ask again
 
-local page, living = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 100, ARGV[2]), 0
+local page, living, bare = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 100, ARGV[2]), 0, {}
 for _, row in ipairs(page) do
   if redis.call('XRANGE', KEYS[1], row[1], row[1])[1] then
     living = living + 1
   else
-    redis.call('XACK', KEYS[1], ARGV[1], row[1])
+    bare[#bare + 1] = row[1]
   end
+end
+if #bare > 0 then
+  redis.call('XACK', KEYS[1], ARGV[1], unpack(bare))
 end
 if living > 0 then
   return 0

@@ -20,7 +20,7 @@ if hash and ARGV[5] ~= '' then redis.call('HSET', KEYS[2], 'aside', ARGV[5]) end
 redis.call('ZADD', KEYS[1], ARGV[4], ARGV[1])
 if hash then redis.call('HDEL', KEYS[2], 'catchup') end
 if hash and ARGV[5] == '' then redis.call('HDEL', KEYS[2], 'aside') end
-if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[1] then
+if redis.pcall('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[1] then
   redis.pcall('PUBLISH', ARGV[6], 'specs')
 end
 return 1

@@ -6,6 +6,7 @@
 -- Returns  {1 stream was created, else 0; IDMP-MAXSIZE and IDMP-DURATION now in force, 0 without}
 
 local group, fresh = ARGV[1], redis.call('EXISTS', KEYS[1]) == 0
+local ids, seconds = tonumber(ARGV[2]), tonumber(ARGV[3])
 local missing = fresh or group ~= ''
 if missing and not fresh then
   -- Looked up rather than tried: a server out of memory refuses to create even what exists.
@@ -13,6 +14,7 @@ if missing and not fresh then
     missing = missing and row[2] ~= group
   end
 end
+local info, told = ARGV[2] ~= '0' and not fresh and redis.call('XINFO', 'STREAM', KEYS[1]) or {}, {}
 if missing then
   -- Only MKSTREAM makes an empty stream; a producer, who has no group, borrows one for that.
   redis.call('XGROUP', 'CREATE', KEYS[1], group ~= '' and group or 'chasqui', '0', 'MKSTREAM')
@@ -26,9 +28,8 @@ end
 -- Other values wipe what a live stream remembers, so a stream that others made keeps its own.
 if fresh or (missing and ARGV[4] == '1') then
   redis.call('XCFGSET', KEYS[1], 'IDMP-MAXSIZE', ARGV[2], 'IDMP-DURATION', ARGV[3])
-  return {fresh and 1 or 0, tonumber(ARGV[2]), tonumber(ARGV[3])}
+  return {fresh and 1 or 0, ids, seconds}
 end
-local info, told = redis.call('XINFO', 'STREAM', KEYS[1]), {}
 for i = 1, #info, 2 do
   told[info[i]] = info[i + 1]
 end

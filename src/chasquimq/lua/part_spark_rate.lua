@@ -1,4 +1,4 @@
--- Keep the rows of a run to its rate, by the server's clock, whoever brings them.
+-- Keep the rows of a run to its rate, by the server's clock, whichever task adds them.
 --
 --   too_soon(run, rows, rate)
 --       run     its key, where `paid_us` says until when what came in is paid for, and `line_us`
@@ -6,7 +6,8 @@
 --       rows    that would come in now, all of them or none
 --       rate    rows per second, '0': no limit
 --
--- Returns  0 they may come in, and are counted; else ms until it is their turn
+-- Returns  0 they may come in, else ms until it is their turn; and if the run must note it, the field
+--          and what to write into it
 
 local function too_soon(run, rows, rate)
   local each = 1e6 / tonumber(rate) -- microseconds that a row is worth
@@ -18,10 +19,8 @@ local function too_soon(run, rows, rate)
   local most = math.max(1, math.min(250, math.floor(tonumber(rate) / 4)))
   local first = paid - math.max(0, most - rows) * each
   if first <= at then
-    redis.call('HSET', run, 'paid_us', string.format('%.0f', paid + rows * each))
-    return 0
+    return 0, 'paid_us', string.format('%.0f', paid + rows * each)
   end
   local turn = math.max(first, tonumber(told[2] or 0))
-  redis.call('HSET', run, 'line_us', string.format('%.0f', turn + rows * each))
-  return math.ceil((turn - at) / 1000)
+  return math.ceil((turn - at) / 1000), 'line_us', string.format('%.0f', turn + rows * each)
 end

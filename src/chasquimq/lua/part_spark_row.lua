@@ -7,7 +7,7 @@
 --   enters(due)    whether such a row goes into the stream, and not among the delayed
 --   wake(tag)      after the last row: tells the promoter if there is a new first
 --
--- Returns  of add_row: 1 added, 0 a job with this id is scheduled already
+-- Returns  of add_row: nothing. What could refuse it is asked before: see part_spark_check.lua
 
 local time = redis.call('TIME')
 local now, earliest = time[1] * 1000 + math.floor(time[2] / 1000), nil
@@ -21,16 +21,7 @@ local function enters(due)
   return due == '' or due_at(due) <= now
 end
 
-local function add_row(tag, envelope, name, due, own, told)
-  if enters(due) then
-    if name == '' then
-      redis.call('XADD', tag .. 'stream', '*', 'd', envelope)
-    else
-      redis.call('XADD', tag .. 'stream', '*', 'd', envelope, 'n', name)
-    end
-    return 1
-  end
-  if own ~= '' and redis.call('EXISTS', tag .. 'dlid:' .. own) == 1 then return 0 end
+local function add_later(tag, envelope, name, due, own, told)
   local at, id = due_at(due), own ~= '' and own or string.sub(envelope, 3, 28)
   -- Member, index and marker are those of wire/delayed.py, store/delayed.py and schedule.lua.
   local member = struct.pack('<I4', #name) .. name .. envelope
@@ -46,10 +37,19 @@ local function add_row(tag, envelope, name, due, own, told)
     row[#row + 1], row[#row + 2] = 'delay_ms', at - now
     redis.pcall('XADD', tag .. 'events', 'MAXLEN', '~', told, '*', unpack(row))
   end
-  return 1
+end
+
+local function add_row(tag, envelope, name, due, own, told)
+  if not enters(due) then
+    add_later(tag, envelope, name, due, own, told)
+  elseif name == '' then
+    redis.call('XADD', tag .. 'stream', '*', 'd', envelope)
+  else
+    redis.call('XADD', tag .. 'stream', '*', 'd', envelope, 'n', name)
+  end
 end
 
 local function wake(tag)
-  local first = earliest and redis.call('ZRANGE', tag .. 'delayed', 0, 0, 'WITHSCORES')[2]
+  local first = earliest and redis.pcall('ZRANGE', tag .. 'delayed', 0, 0, 'WITHSCORES')[2]
   if first and tonumber(first) == earliest then redis.pcall('PUBLISH', tag .. 'wake', '1') end
 end

@@ -25,7 +25,7 @@ if ARGV[3] ~= '' then
   redis.call('ZADD', KEYS[1], ARGV[3], ARGV[1])
   redis.call('HDEL', KEYS[2], 'catchup')
   if ARGV[7] == '' then redis.call('HDEL', KEYS[2], 'aside') end
-  if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[1] then
+  if redis.pcall('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[1] then
     redis.pcall('PUBLISH', ARGV[6], 'specs')
   end
 end

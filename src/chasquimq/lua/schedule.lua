@@ -28,7 +28,7 @@ else
   local front = string.sub(ARGV[3], 1, ARGV[6])
   redis.call('SET', KEYS[2], string.format('%04.0f ', due) .. front, 'EX', ARGV[5])
 end
-if redis.call('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[3] then
+if redis.pcall('ZRANGE', KEYS[1], 0, 0)[1] == ARGV[3] then
   redis.pcall('PUBLISH', ARGV[4], '1')
 end
 if ARGV[9] then

@@ -8,7 +8,8 @@
 --          {consumer, idle ms, 1 if its entry is there}}
 
 local from = ARGV[2] == '-' and '-' or '(' .. ARGV[2]
-local page = redis.call('XPENDING', KEYS[1], ARGV[1], from, '+', ARGV[3])
+local last = '18446744073709551615-18446744073709551615' -- Redis refuses to look behind it
+local page = ARGV[2] == last and {} or redis.call('XPENDING', KEYS[1], ARGV[1], from, '+', ARGV[3])
 local rows, bytes = {#page == tonumber(ARGV[3]) and page[#page][1] or '-'}, 0
 for at, row in ipairs(page) do
   local entry = redis.call('XRANGE', KEYS[1], row[1], row[1])[1]

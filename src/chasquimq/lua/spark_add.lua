@@ -1,6 +1,7 @@
 -- Add a chunk of a partition, unless it is in: the marker has a digest of each chunk that is.
 --
 -- With     part_spark_row
+-- With     part_spark_check
 -- With     part_spark_rate
 -- KEYS     1 stream      2 run      3 the partition's marker
 -- ARGV     1 number of the chunk      2 its digest, 16 bytes      3 markers live, ms
@@ -24,7 +25,7 @@ if number < known then
   return {digest == ARGV[2] and 0 or -2, length, 0}
 end
 if number > known then return {-3, length, 0} end
-local tag, rows, added = string.sub(KEYS[1], 1, -7), (#ARGV - 7) / width, 0
+local tag, rows, fresh = string.sub(KEYS[1], 1, -7), (#ARGV - 7) / width, {}
 local wanted = rows
 if width == 4 then
   -- While the slot moves to another node, keys that are not there are refused: all or none.
@@ -33,20 +34,21 @@ if width == 4 then
   for i = 10, #ARGV, 4 do if not enters(ARGV[i]) then wanted = wanted - 1 end end
 end
 if wanted > 0 and length + wanted > tonumber(ARGV[4]) then return {-1, length, wanted} end
-local wait = too_soon(KEYS[2], rows, ARGV[7])
-if wait > 0 then return {-4, length, wanted, wait} end
+check_counts(KEYS[2], part, 'rows', 'skipped')
 for i = 8, #ARGV, width do
-  if width == 2 then
-    added = added + add_row(tag, ARGV[i], ARGV[i + 1], '')
-  else
-    added = added + add_row(tag, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[5])
-  end
+  if width == 2 or not taken(tag, ARGV[i + 2], ARGV[i + 3]) then fresh[#fresh + 1] = i end
+end
+local wait, noted, turn = too_soon(KEYS[2], rows, ARGV[7])
+if noted then redis.call('HSET', KEYS[2], noted, turn) end
+if wait > 0 then return {-4, length, wanted, wait} end
+for _, i in ipairs(fresh) do
+  add_row(tag, ARGV[i], ARGV[i + 1], width == 4 and ARGV[i + 2] or '', ARGV[i + 3], ARGV[5])
 end
 wake(tag)
 redis.call('APPEND', KEYS[3], ARGV[2])
 redis.call('PEXPIRE', KEYS[3], ARGV[3])
 redis.call('HINCRBY', KEYS[2], part, 1)
-redis.call('HINCRBY', KEYS[2], 'rows', added)
-redis.call('HINCRBY', KEYS[2], 'skipped', rows - added)
+redis.call('HINCRBY', KEYS[2], 'rows', #fresh)
+redis.call('HINCRBY', KEYS[2], 'skipped', rows - #fresh)
 redis.call('PEXPIRE', KEYS[2], ARGV[3])
 return {1, length + wanted, wanted}

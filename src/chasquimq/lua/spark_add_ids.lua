@@ -1,6 +1,7 @@
 -- Add those rows of a chunk whose ids are new: each id that came in has a marker.
 --
 -- With     part_spark_row
+-- With     part_spark_check
 -- With     part_spark_rate
 -- KEYS     1 stream      2 run
 -- ARGV     1 markers live, ms      2 the stream holds no more than this      3 about so many events
@@ -16,7 +17,7 @@ if state == 'done' then return {0, length, 0} end
 if not state then return {-3, length, 0} end
 -- All keys are read before any is written: one of a wrong type must not leave half a chunk.
 redis.call('ZCARD', tag .. 'delayed')
-local keys, fresh, seen, wanted, added = {}, {}, {}, 0, 0
+local keys, fresh, seen, wanted, added = {}, {}, {}, 0, {}
 for i = 6, #ARGV, 4 do keys[#keys + 1] = tag .. 'spark:id:' .. ARGV[i + 3] end
 for n, known in ipairs(redis.call('MGET', unpack(keys))) do
   if not known and not seen[keys[n]] then
@@ -25,14 +26,19 @@ for n, known in ipairs(redis.call('MGET', unpack(keys))) do
   end
 end
 if wanted > 0 and length + wanted > tonumber(ARGV[2]) then return {-1, length, wanted} end
-local wait = too_soon(KEYS[2], #fresh, ARGV[4])
-if wait > 0 then return {-4, length, wanted, wait} end
+check_counts(KEYS[2], 'rows', ARGV[5])
 for _, n in ipairs(fresh) do
-  local i = n * 4 + 2
-  added = added + add_row(tag, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[3])
-  redis.call('SET', keys[n], '1', 'PX', ARGV[1])
+  if not taken(tag, ARGV[n * 4 + 4], ARGV[n * 4 + 5]) then added[#added + 1] = n end
 end
+local wait, noted, turn = too_soon(KEYS[2], #fresh, ARGV[4])
+if noted then redis.call('HSET', KEYS[2], noted, turn) end
+if wait > 0 then return {-4, length, wanted, wait} end
+for _, n in ipairs(added) do
+  local i = n * 4 + 2
+  add_row(tag, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[3])
+end
+for _, n in ipairs(fresh) do redis.call('SET', keys[n], '1', 'PX', ARGV[1]) end
 wake(tag)
-redis.call('HINCRBY', KEYS[2], 'rows', added)
+redis.call('HINCRBY', KEYS[2], 'rows', #added)
 redis.call('PEXPIRE', KEYS[2], ARGV[1])
 return {1, length + wanted, wanted, redis.call('HINCRBY', KEYS[2], ARGV[5], 1)}

@@ -7,10 +7,10 @@
 -- Returns  {1 written, 0 the run had another, or is done, -1 the run is gone, -2 a stage is not as its
 --           task left it; the number of that stage, or the rows in all}
 
-local state = redis.call('HGET', KEYS[1], 'state')
+local state, first = redis.call('HGET', KEYS[1], 'state'), redis.call('LINDEX', KEYS[2], 0)
 if state == 'moving' or state == 'done' then
   -- This very command, sent twice, finds its own.
-  return {#KEYS > 2 and redis.call('LINDEX', KEYS[2], 0) == KEYS[3] and 1 or 0, 0}
+  return {#KEYS > 2 and first == KEYS[3] and 1 or 0, 0}
 end
 if not state then return {-1, 0} end
 local total = 0

@@ -10,14 +10,11 @@ local told = redis.call('HMGET', KEYS[1], 'state', 'moved', 'total', 'mode', 'ro
 local moved, total, rows = tonumber(told[2] or 0), tonumber(told[3] or 0), tonumber(told[5] or 0)
 if told[1] == 'open' and told[4] == 'staged' then return {-2, moved, total} end
 if told[1] == 'moving' and moved < total and ARGV[4] ~= '1' then return {-1, moved, total} end
-if ARGV[2] ~= '' then
-  local last = redis.call('HGET', KEYS[3], ARGV[2])
-  if not last or tonumber(last) < tonumber(ARGV[3]) then
-    redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])
-  end
-end
-local clock = redis.call('TIME')
+local clock, last = redis.call('TIME'), ARGV[2] ~= '' and redis.call('HGET', KEYS[3], ARGV[2])
 local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
+if ARGV[2] ~= '' and (not last or tonumber(last) < tonumber(ARGV[3])) then
+  redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])
+end
 redis.call('HSETNX', KEYS[1], 'finished_ms', now)
 redis.call('HSET', KEYS[1], 'state', 'done')
 redis.call('PEXPIRE', KEYS[1], ARGV[1])

@@ -6,10 +6,11 @@
 
 local told = redis.call('HMGET', KEYS[1], 'state', 'mode')
 if told[1] == 'moving' or told[2] and told[2] ~= 'staged' then return -1 end
+local left = redis.call('SCARD', KEYS[2])
 for _, stage in ipairs(redis.call('SPOP', KEYS[2], ARGV[1])) do
   redis.call('UNLINK', stage)
+  left = left - 1
 end
-local left = redis.call('SCARD', KEYS[2])
 if left == 0 and told[1] == 'open' then
   redis.call('DEL', KEYS[1])
 end

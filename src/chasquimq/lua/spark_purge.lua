@@ -5,14 +5,12 @@
 -- Returns  per job 1 this run has deleted it, 0 it is gone
 
 local ended = {}
+for i = 2, #ARGV, 2 do ended[i / 2] = redis.call('GETBIT', KEYS[2], ARGV[i]) end
 for i = 2, #ARGV, 2 do
-  local how = redis.call('XDEL', KEYS[1], ARGV[i + 1])
-  if how == 1 then
+  if redis.call('XDEL', KEYS[1], ARGV[i + 1]) == 1 then
     redis.call('SETBIT', KEYS[2], ARGV[i], 1)
-  else
-    how = redis.call('GETBIT', KEYS[2], ARGV[i])
+    ended[i / 2] = 1
   end
-  ended[#ended + 1] = how
 end
 redis.call('PEXPIRE', KEYS[2], ARGV[1])
 return ended

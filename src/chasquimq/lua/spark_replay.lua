@@ -6,15 +6,18 @@
 --          envelope, name, marker and holder or '' and ''
 -- Returns  per job 1 this run has moved it, 0 it is gone, -1 it stays: a living job has its id
 
-local ended = {}
+local ended, found = {}, {}
 for i = 2, #ARGV, 6 do
-  local how = revive(KEYS[1], KEYS[2], unpack(ARGV, i + 1, i + 5))
-  if how == 1 then
+  local noted = redis.call('GETBIT', KEYS[3], ARGV[i])
+  local how = see_dead(KEYS[1], ARGV[i + 1], ARGV[i + 4], ARGV[i + 5])
+  ended[#ended + 1] = how == 0 and noted or how
+  found[i] = how == 1
+end
+for i = 2, #ARGV, 6 do
+  if found[i] then
+    revive(KEYS[1], KEYS[2], unpack(ARGV, i + 1, i + 5))
     redis.call('SETBIT', KEYS[3], ARGV[i], 1)
-  elseif how == 0 then
-    how = redis.call('GETBIT', KEYS[3], ARGV[i])
   end
-  ended[#ended + 1] = how
 end
 redis.call('PEXPIRE', KEYS[3], ARGV[1])
 return ended

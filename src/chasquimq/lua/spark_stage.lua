@@ -12,7 +12,9 @@ if state == 'moving' or state == 'done' then return -1 end
 local there, before = redis.call('XLEN', KEYS[3]), tonumber(ARGV[2])
 if not state or there < before then return -2 end
 if there > before then return 0 end
-local width = tonumber(ARGV[4])
+local clock, width = redis.call('TIME'), tonumber(ARGV[4])
+local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
+redis.call('SCARD', KEYS[2]) -- a key of another type is found before anything is written
 for i = 5, #ARGV, width do
   local id, name = ARGV[1] .. '-' .. ((i - 5) / width + 1), ARGV[i + 1]
   if width == 4 and ARGV[i + 2] ~= '' then
@@ -23,8 +25,6 @@ for i = 5, #ARGV, width do
     redis.call('XADD', KEYS[3], id, 'd', ARGV[i])
   end
 end
-local clock = redis.call('TIME')
-local now = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
 redis.call('HSET', KEYS[1], 'seen_ms', now)
 redis.call('SADD', KEYS[2], KEYS[3])
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, ARGV[3]) end

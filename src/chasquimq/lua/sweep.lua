@@ -11,7 +11,7 @@
 if KEYS[2] and redis.call('GET', KEYS[2]) ~= ARGV[2] then
   return {-1}
 end
-local silent, names, ghosts, bytes = {}, 0, 0, 0
+local silent, names, bare, bytes, behind = {}, {}, {}, 0, nil
 for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   local told = {} -- by name: servers differ in what they tell, and where
   for i = 1, #row, 2 do
@@ -20,14 +20,14 @@ for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   if told.name ~= ARGV[2] then
     silent[told.name] = told.idle >= tonumber(ARGV[3])
     -- What is pending under a name that is removed can never be delivered again.
-    if told.pending == 0 and told.idle > tonumber(ARGV[4]) and names < tonumber(ARGV[7]) then
-      redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], told.name)
-      names = names + 1
+    if told.pending == 0 and told.idle > tonumber(ARGV[4]) and #names < tonumber(ARGV[7]) then
+      names[#names + 1] = told.name
     end
   end
 end
 local from = ARGV[5] == '-' and '-' or '(' .. ARGV[5]
-local page = redis.call('XPENDING', KEYS[1], ARGV[1], 'IDLE', ARGV[3], from, '+', ARGV[6])
+local last = '18446744073709551615-18446744073709551615' -- Redis refuses to look behind it
+local page = ARGV[5] == last and {} or redis.call('XPENDING', KEYS[1], ARGV[1], 'IDLE', ARGV[3], from, '+', ARGV[6])
 for _, row in ipairs(page) do
   -- Whoever is alive may still run a job whose body was trimmed, and move it from memory.
   if silent[row[2]] then
@@ -35,10 +35,14 @@ for _, row in ipairs(page) do
     for _, part in ipairs(entry and entry[2] or {}) do
       bytes = bytes + #part
     end
-    ghosts = ghosts + (entry and 0 or redis.call('XACK', KEYS[1], ARGV[1], row[1]))
+    if not entry then bare[#bare + 1] = row[1] end
     if bytes > 4000000 then -- looking copies the bodies: not too many of them in one go
-      return {ghosts, names, row[1]}
+      behind = row[1]
+      break
     end
   end
 end
-return {ghosts, names, #page == tonumber(ARGV[6]) and page[#page][1] or '-'}
+behind = behind or #page == tonumber(ARGV[6]) and page[#page][1] or '-'
+for _, name in ipairs(names) do redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], name) end
+for _, id in ipairs(bare) do redis.call('XACK', KEYS[1], ARGV[1], id) end
+return {#bare, #names, behind}
