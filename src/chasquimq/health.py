@@ -57,6 +57,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     held: int = 0  # all that is pending under our name, as far as we know
     suspects: int = 0  # jobs of workers that died, which nobody has taken up yet
     suspect_wait_s: float = 0.0  # for how long the oldest of them has waited
+    refused_moves: int = 0  # jobs that have run, and that Redis refuses to settle
+    refusing: str | None = None  # what Redis says while it takes nothing that this worker writes
     threads_busy: int = 0  # plain functions, also those that were given up and still run
     threads_stuck: int = 0  # the latter
     threads_limit: int = 0
@@ -89,6 +91,16 @@ def _problems(health: Health) -> tuple[str, ...]:
             problems.append(f"the connection of {name} is down")
         elif connection.silent_s > PATIENCE_S:
             problems.append(f"Redis has not answered {name} for {connection.silent_s:.1f} s")
+    if health.refusing is not None:
+        problems.append(
+            f"Redis refuses what this worker writes: {health.refusing}; "
+            "it reads nothing until that is mended"
+        )
+    if health.refused_moves:
+        problems.append(
+            f"Redis refuses to settle {health.refused_moves} jobs that have run: repair the keys "
+            "or the rights that the log names"
+        )
     reading_s = None if health.paused else health.reading_s
     if reading_s is not None and reading_s > health.reading_limit_s:
         problems.append(f"the reader has got no answer for {reading_s:.1f} s, though it has room")

@@ -50,6 +50,8 @@ def checkup(consumer: Consumer) -> Health:
             held=len(consumer.holdings.ids),
             suspects=consumer.recovery.waiting,
             suspect_wait_s=consumer.recovery.longest_wait_s(),
+            refused_moves=len(consumer.holdings.aside),
+            refusing=settler.refusing,
             threads_busy=consumer.pool.threads.busy,
             threads_stuck=consumer.pool.threads.stuck,
             threads_limit=consumer.pool.threads.limit,

@@ -293,8 +293,9 @@ class Consumer:
                     # Not only what we know of: a lost reply may have brought more.
                     while rows := await self._jobs.adopt(PAGE):
                         for row in rows:
-                            # Not delivered to us: what an earlier run left, and crashed with.
-                            row[3] += row[0] in self.reader.left_over
+                            # Not delivered to us: what an earlier run left, and crashed with. Or it
+                            # has run here, and Redis refuses to settle it: that run counts.
+                            row[3] += row[0] in self.reader.left_over | self.holdings.aside
                         back = await self._jobs.give_back(rows)
                         if not back:
                             break

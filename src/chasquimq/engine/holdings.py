@@ -29,12 +29,14 @@ class Holdings:
     def __init__(self, concurrency: int) -> None:
         self.queue: deque[Row] = deque()
         self.ids: set[bytes] = set()
+        self.aside: set[bytes] = set()  # of these: have run, and Redis refuses to settle them
         self.closed = False
         self.waking = False  # a worker was woken and has not come yet
         self.resting = 0  # workers that yielded a whole turn; while there are any, wake no more
         self.refused = 0  # deliveries of what we already hold
         self.hungry = False  # the reader waits for room
         self.low = 0  # the queue length at which it is worth a look
+        self.blocked = False  # Redis refuses what we write: more jobs could not be settled
         self._concurrency = concurrency
         self._ahead = 0  # until it is known how fast the handlers are
         self._idle: deque[asyncio.Future[None]] = deque()
@@ -53,6 +55,8 @@ class Holdings:
 
     def room(self) -> int:
         """How many more deliveries are welcome now."""
+        if self.blocked:
+            return 0
         wanted = len(self._idle) + self._ahead - len(self.queue)
         return min(wanted, self._concurrency + self._ahead + UNACKED - len(self.ids))
 
@@ -130,6 +134,8 @@ class Holdings:
         since this was last asked."""
         started, before = self._taken - len(self.queue), self._turned_at
         self._turned_at = started
+        if self.blocked:
+            return 0
         return max(len(self._idle) - len(self.queue), min(started - before, self._concurrency))
 
     def drop(self, lost: Iterable[bytes]) -> None:
@@ -203,9 +209,21 @@ class Holdings:
 
     def release(self, ids: Iterable[bytes]) -> None:
         self.ids.difference_update(ids)
+        if self.aside:
+            self.aside &= self.ids
         if self._suspects and not self._suspects <= self.ids:
             self._suspects &= self.ids
             self.nudge.set()
+        if self.hungry:
+            self.feed()
+
+    def set_aside(self, entry_id: bytes) -> None:
+        """It has run and is still held; nothing waits for it any more."""
+        self.aside.add(entry_id)
+        self.nudge.set()
+
+    def stop_reading(self, blocked: bool) -> None:
+        self.blocked = blocked
         if self.hungry:
             self.feed()
 

@@ -59,7 +59,7 @@ class Outcomes:
         """It is done, and so its id is free again."""
         holder = _holder(opened[0])
         command = self._jobs.free(entry_id, holder, result, self._options.results.ttl_s)
-        self._settler.move(Move(entry_id, command, _nothing))
+        self._settler.move(Move(entry_id, command, _nothing, opened[0].id))
 
     def returned(
         self, opened: Opened, entry_id: bytes, result: Any, duration_us: int
@@ -115,7 +115,7 @@ class Outcomes:
                 happening = RetryScheduled(envelope.id, name, again.attempt + 1, again.delay_ms)
                 self._announce(happening)
 
-        self._settler.move(Move(entry_id, command, moved))
+        self._settler.move(Move(entry_id, command, moved, envelope.id))
 
     def bury(
         self,
@@ -155,7 +155,7 @@ class Outcomes:
                 happening = Buried(job_id, self.name(raw_name), dead.attempt, dead.reason)
                 self._announce(happening)
 
-        self._settler.move(Move(entry_id, command, moved))
+        self._settler.move(Move(entry_id, command, moved, job_id))
 
     def name(self, raw_name: bytes) -> str:
         name = self.names.get(raw_name)

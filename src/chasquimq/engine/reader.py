@@ -145,7 +145,7 @@ class Reader:
         return self._options.batch if most is None else max(most - self.taken, 0)
 
     def _busy(self) -> bool:
-        return bool(self._holdings.ids or self.left_over)
+        return len(self._holdings.ids) > len(self._holdings.aside) or bool(self.left_over)
 
     async def _take(self, rows: list[Row]) -> bool:
         """Queue what was read; in a pause give it back, and answer False."""

@@ -243,7 +243,7 @@ class Recovery:
             self._announce(Read(1, 1))
 
     def _note_what_ended(self) -> None:
-        for entry_id in self._claimed.keys() - self._holdings.ids:
+        for entry_id in self._claimed.keys() - (self._holdings.ids - self._holdings.aside):
             del self._claimed[entry_id]
             self._pace.ended(entry_id)
 

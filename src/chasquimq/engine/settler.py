@@ -6,7 +6,10 @@
 2. write the group; what it held is released when Redis has answered;
 3. while Redis is away keep everything (the leases keep the entries ours) and write it again
    when it is back: an ack twice is harmless, a move twice is refused by its owner check.
-   Events are the exception: they are dropped, and counted, before they delay an ack.
+   Events are the exception: they are dropped, and counted, before they delay an ack;
+4. what Redis refuses is written again a few times, by itself, and then set aside: still held,
+   never run again here, tried again every few seconds. If no write is taken at all, the reader
+   stops, too.
 """
 
 from __future__ import annotations
@@ -19,15 +22,16 @@ from typing import Any, NamedTuple
 
 from chasquimq.config import SettleOptions
 from chasquimq.engine.holdings import Holdings
+from chasquimq.engine.refusals import RARELY_S, TRIES, Refusals
 from chasquimq.happening import Announce, CameTooLate, EventsDropped, Happening
 from chasquimq.store import Jobs, Kept, Store
-from chasquimq.wire.fault import Fault, classify
+from chasquimq.wire.fault import Fault, classify, for_all
 
 log = logging.getLogger(__name__)
 
 AGAIN_S = 0.2
 _BROKEN = ConnectionError("no answer")
-SCRIPTS = ("ack", "ack_held", "finish", "free", "retry", "bury")
+SCRIPTS = ("ack", "ack_held", "finish", "free", "retry", "bury", "may")
 
 
 class Move(NamedTuple):
@@ -36,17 +40,36 @@ class Move(NamedTuple):
     entry_id: bytes
     command: bytes
     moved: Callable[[int], None]
+    job_id: str = ""
+
+    @property
+    def ids(self) -> list[bytes]:
+        return [self.entry_id]
+
+
+class Batch(NamedTuple):
+    """Acks in one command; `kept`: results that go with them."""
+
+    ids: list[bytes]
+    kept: list[Kept]
+
+    @property
+    def job_id(self) -> str:
+        return self.kept[0].job_id if self.kept else ""
+
+    def split(self) -> list[Batch]:
+        kept = [[one] for one in self.kept] or [[]] * len(self.ids)
+        return [Batch([entry_id], one) for entry_id, one in zip(self.ids, kept, strict=True)]
 
 
 class Group(NamedTuple):
     before: int
     moves: list[Move]
-    kept: list[Kept]
-    acks: list[bytes]
+    batches: list[Batch]
     after: int
 
     def answers(self) -> int:
-        return self.before + len(self.moves) + bool(self.kept) + bool(self.acks) + self.after
+        return self.before + len(self.moves) + len(self.batches) + self.after
 
 
 class Settler:
@@ -69,6 +92,12 @@ class Settler:
         self._acks: list[bytes] = []
         self._kept: list[Kept] = []
         self._moves: list[Move] = []
+        self._alone: list[Batch] = []  # were refused, and may not take neighbours down
+        self._aside: list[Move | Batch] = []
+        self._refusals = Refusals()
+        self._lacking = False  # a right; without it none of them is tried
+        self._trying: asyncio.TimerHandle | None = None
+        self._ending = False
         self._before: list[bytes] = []
         self._after: list[bytes] = []
         self._in_flight = 0
@@ -120,7 +149,12 @@ class Settler:
             self._schedule()
 
     async def quiet(self) -> None:
-        """Wait until everything that came in has been written and answered."""
+        """Wait until everything that came in has been written and answered. What is set aside is
+        tried once more, and not waited for."""
+        self._ending = True
+        if self._trying is not None:
+            self._trying.cancel()
+        self._try_aside()
         while self._in_flight or self._waits():
             self._quiet = self._loop.create_future()
             self.flush()
@@ -128,7 +162,8 @@ class Settler:
                 await self._quiet
 
     def _waits(self) -> bool:
-        return bool(self._acks or self._kept or self._moves or self._before or self._after)
+        settling = self._acks or self._kept or self._moves or self._alone
+        return bool(settling or self._before or self._after)
 
     # -- groups go out -------------------------------------------------------------------------
 
@@ -140,21 +175,26 @@ class Settler:
             return  # `_up`, `_drained` or the end of the pause come back here
         if not self._waits():
             return
-        acks, kept, moves = self._acks, self._kept, self._moves
+        moves, batches = self._moves, self._alone
         before, after = self._before, self._after
-        parts = [*before, *(move.command for move in moves)]
-        jobs = self._jobs
-        if kept:
-            parts.append(jobs.finish(kept, self._result_ttl_s))
-        if acks:
-            parts.append(jobs.dialect.ack(acks) if self.fresh(acks) else jobs.ack_held(acks))
-        parts += after
-        group = Group(len(before), moves, kept, acks, len(after))
-        self._acks, self._kept, self._moves, self._before, self._after = [], [], [], [], []
+        if self._kept:
+            batches.append(Batch([one.entry_id for one in self._kept], self._kept))
+        if self._acks:
+            batches.append(Batch(self._acks, []))
+        parts = [*before, *(move.command for move in moves), *map(self._command, batches), *after]
+        group = Group(len(before), moves, batches, len(after))
+        self._acks, self._kept, self._moves, self._alone = [], [], [], []
+        self._before, self._after = [], []
         self._in_flight += 1
         self._events_in_flight += group.before + group.after
         landed, lost = partial(self._landed, group), partial(self._lost, group)
         pipe.send(b"".join(parts), len(parts), landed, lost)
+
+    def _command(self, batch: Batch) -> bytes:
+        if batch.kept:
+            return self._jobs.finish(batch.kept, self._result_ttl_s)
+        ids = batch.ids
+        return self._jobs.dialect.ack(ids) if self.fresh(ids) else self._jobs.ack_held(ids)
 
     def _drop_surplus(self) -> None:
         """Drop the newest events beyond the limit; asked per group, because per event it costs."""
@@ -197,25 +237,23 @@ class Settler:
         self._in_flight -= 1
         self._events_in_flight -= group.before + group.after
         if isinstance(replies[0], Exception) or isinstance(replies[-1], Exception):
-            self._count_refused(group, replies)
+            self._count_unheard(group, replies)
         at = group.before
         released: list[bytes] = []
         for move in group.moves:
-            if self._settled(replies[at], partial(self._moves.append, move)):
+            if self._settled(move, replies[at]):
                 released.append(move.entry_id)
                 self._report(move, replies[at])
             at += 1
-        if group.kept:
-            ids = [one.entry_id for one in group.kept]
-            released += self._acked(ids, replies[at], partial(self._kept.extend, group.kept))
+        for batch in group.batches:
+            if self._settled(batch, replies[at]):
+                released += batch.ids
+                self._count_acked(batch, replies[at])
             at += 1
-        if group.acks:
-            again = partial(self._acks.extend, group.acks)
-            released += self._acked(group.acks, replies[at], again)
         self._holdings.release(released)
         self._done()
 
-    def _count_refused(self, group: Group, replies: list[Any]) -> None:
+    def _count_unheard(self, group: Group, replies: list[Any]) -> None:
         """Events that Redis would not take. Those that got no answer are counted already."""
         events = replies[: group.before] + replies[len(replies) - group.after :]
         refused = [reply for reply in events if isinstance(reply, Exception)]
@@ -227,37 +265,119 @@ class Settler:
             self._count_stale(1)
         move.moved(moved)
 
-    def _acked(self, ids: list[bytes], reply: Any, again: Callable[[], None]) -> list[bytes]:
-        """Those of which nothing is left to do: all of them, or none yet."""
-        if not self._settled(reply, again):
-            return []
+    def _count_acked(self, batch: Batch, reply: Any) -> None:
         if not isinstance(reply, Exception):
             acked = reply if isinstance(reply, int) else self._jobs.dialect.acked(reply)
-            self._count_stale(len(ids) - acked)
-        return ids
+            self._count_stale(len(batch.ids) - acked)
 
     def _count_stale(self, count: int) -> None:
         if count:
             self.stale += count
             self.announce(CameTooLate(count))
 
-    def _settled(self, reply: Any, again: Callable[[], None]) -> bool:
-        """Whether the matter is closed; if not, it is queued again."""
+    def _settled(self, write: Move | Batch, reply: Any) -> bool:
+        """Whether the matter is closed; if not, it is queued again or set aside."""
         if not isinstance(reply, Exception):
+            if self._refusals:
+                self._taken(write)
             return True
         if reply is _BROKEN:
-            again()
+            self._again(write)
             return False
         fault = classify(reply)
         if fault is Fault.GROUP:
+            self._refusals.close(write.ids)
             return True  # the stream is gone, and the entry with it: nothing is left to settle
+        if fault in (Fault.REFUSED, Fault.ACCESS):
+            self._refused(write, reply)
+            return False
         if fault is not Fault.SCRIPT:
             log.warning("settling failed, trying again: %s", reply)
         elif self._pausing is None:  # once for all that were refused together
             self._load()
-        again()
+        self._again(write)
         self._pause(0.0 if fault is Fault.SCRIPT else AGAIN_S)
         return False
+
+    def _again(self, write: Move | Batch) -> None:
+        if isinstance(write, Move):
+            self._moves.append(write)
+        elif write.ids[0] in self._refusals:
+            self._alone.append(write)
+        elif write.kept:
+            self._kept.extend(write.kept)
+        else:
+            self._acks.extend(write.ids)
+
+    # -- refusals ------------------------------------------------------------------------------
+
+    @property
+    def refusing(self) -> str | None:
+        """What Redis says, while it takes nothing that this worker writes."""
+        return self._refusals.reply if self._refusals.blocked else None
+
+    def _refused(self, write: Move | Batch, reply: Exception) -> None:
+        if isinstance(write, Batch) and len(write.ids) > 1:
+            self._alone += write.split()  # one of them may be refused for itself
+            self._pause(AGAIN_S)
+            return
+        [entry_id] = write.ids
+        tries = self._refusals.add(entry_id, reply)
+        self._holdings.stop_reading(self._refusals.blocked)
+        # Without a right, a script may have been cut off behind its first write: one more copy.
+        lacking = isinstance(write, Move) and for_all(reply)
+        self._lacking = self._lacking or lacking
+        if tries < TRIES and not lacking:
+            log.warning("Redis refused to settle entry %s: %s", entry_id.decode(), reply)
+            self._again(write)
+            self._pause(AGAIN_S)
+            return
+        if entry_id not in self._holdings.aside:
+            log.error(
+                "Redis refuses to settle job %r (entry %s), which has run: %s. It is not run again "
+                "here; repair the key or the rights of the user, this is tried again every %g s",
+                *(write.job_id, entry_id.decode(), reply, RARELY_S),
+            )
+        self._aside.append(write)
+        self._holdings.set_aside(entry_id)
+        self._try_later()
+
+    def _taken(self, write: Move | Batch) -> None:
+        self._refusals.close(write.ids)
+        self._holdings.stop_reading(False)
+
+    def _try_later(self) -> None:
+        if self._trying is None and not self._ending:
+            self._trying = self._loop.call_later(RARELY_S, self._try_aside)
+
+    def _try_aside(self) -> None:
+        """Write once more what is set aside, if we have all rights that it needs."""
+        self._trying = None
+        pipe = self.link.pipe
+        if not self._lacking:
+            self._resend()
+        elif pipe is None:
+            self._try_later()
+        else:
+            self._in_flight += 1
+            pipe.send(self._jobs.lacking(), 1, self._heard_lacking, self._heard_lacking)
+
+    def _heard_lacking(self, replies: list[Any]) -> None:
+        self._in_flight -= 1
+        if replies == [[]]:
+            self._lacking = False
+            self._resend()
+        else:
+            log.warning("what is set aside waits for rights that are missing: %s", replies)
+            self._load()
+            self._try_later()
+        self._done()
+
+    def _resend(self) -> None:
+        aside, self._aside = self._aside, []
+        for write in aside:
+            self._again(write)
+        self.flush()
 
     def _lost(self, group: Group, replies: list[Any]) -> None:
         """The connection broke. What was answered before it broke counts; the rest again."""

@@ -17,6 +17,7 @@ from chasquimq.store.dialect import Dialect
 from chasquimq.store.link import Link
 from chasquimq.store.resp import Arg, bulk, pack, pairs
 from chasquimq.wire import Keys
+from chasquimq.wire.right import RUNNING, asked
 
 Row = list[Any]  # [entry id, fields] or [entry id, fields, idle ms, deliveries before this one]
 
@@ -126,6 +127,10 @@ class Jobs:
     def ack_held(self, ids: Sequence[bytes]) -> bytes:
         """Reply: how many were still ours; the others are left alone."""
         return pack(*lua.call("ack_held", (self._keys.stream,), (self.group, self.consumer, *ids)))
+
+    def lacking(self) -> bytes:
+        """Reply: the commands of a worker that our user may not run."""
+        return pack(*lua.call("may", (self._keys.stream,), asked(RUNNING)))
 
     # -- round trips -----------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ REFUSED  everything else: a wrong command or a wrong type; trying again will not
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 from chasquimq.errors import (
@@ -44,6 +45,10 @@ _BY_WORD = {
 }
 
 
+# In the words of newer servers, of Redis 7.0, and of Redis 7.0 about a command in a script.
+_ONE_KEY = re.compile("access (a key|one of the keys|at least one of the keys)")
+
+
 def classify(reply: Exception) -> Fault:
     text = str(reply)
     word = text.partition(" ")[0]
@@ -62,6 +67,11 @@ def classify(reply: Exception) -> Fault:
         if f"{word} " in text[:64]:
             return fault
     return Fault.REFUSED
+
+
+def for_all(reply: Exception) -> bool:
+    """Whether what an ACL refuses has nothing to do with one job's keys: a command, a password."""
+    return classify(reply) is Fault.ACCESS and _ONE_KEY.search(str(reply)) is None
 
 
 def as_error(reply: Exception, doing: str) -> ChasquiError:
