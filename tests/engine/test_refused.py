@@ -166,6 +166,22 @@ async def test_many_moves_that_are_refused_in_a_row_stop_the_reading(desk: Desk)
     assert len(set(log.runs)) == len(log.runs) == 2_000
 
 
+async def test_reading_goes_on_after_the_stream_of_refused_moves_is_gone(own_desk: Desk) -> None:
+    desk, log = own_desk, Log(lambda job: failing(job) if job.name == "bad" else None)
+    slow = BackoffSpec.fixed(3_600_000, jitter_ms=0)
+    working = desk.working(log, backoff=slow, delayed_enabled=False, read_block_ms=200)
+    async with desk.queue() as queue, working as worker:
+        await eventually(lambda: worker.health().state == "running")
+        desk.redis.set(desk.keys.delayed, "in the way")
+        await queue.add_bulk([{"name": "bad", "data": n} for n in range(20)])
+        await eventually(lambda: worker.health().refusing is not None)
+        desk.redis.delete(desk.keys.stream)
+        await eventually(lambda: worker.health().held == 0)
+        await queue.add("good", 1, job_id="good")
+        await eventually(lambda: "good" in log.runs)
+        await eventually(lambda: not worker.health().problems)
+
+
 # -- results, and acks -----------------------------------------------------------------------------
 
 

@@ -286,7 +286,7 @@ class Settler:
             return False
         fault = classify(reply)
         if fault is Fault.GROUP:
-            self._refusals.close(write.ids)
+            self._taken(write)
             return True  # the stream is gone, and the entry with it: nothing is left to settle
         if fault in (Fault.REFUSED, Fault.ACCESS):
             self._refused(write, reply)
@@ -328,7 +328,7 @@ class Settler:
         lacking = isinstance(write, Move) and for_all(reply)
         self._lacking = self._lacking or lacking
         if tries < TRIES and not lacking:
-            log.warning("Redis refused to settle entry %s: %s", entry_id.decode(), reply)
+            log.info("Redis refused to settle entry %s: %s", entry_id.decode(), reply)
             self._again(write)
             self._pause(AGAIN_S)
             return
