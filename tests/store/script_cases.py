@@ -105,7 +105,20 @@ async def restore(shelf: Shelf) -> Call:
 
 
 async def renew(shelf: Shelf) -> Call:
-    return Call([shelf.keys.stream], [GROUP, "me", 0, *await held(shelf)])
+    started = shelf.keys.started
+    args = [GROUP, "me", 0, started, "record", *await held(shelf)]
+    return Call([shelf.keys.stream], args, (started,))
+
+
+async def requeue(shelf: Shelf) -> Call:
+    return Call([shelf.keys.stream], [GROUP, "me", 0, 2**53, *await held(shelf)])
+
+
+async def started_upto(shelf: Shelf) -> Call:
+    await held(shelf)
+    shelf.redis.hset(shelf.keys.started, "me", "record")
+    keys = [shelf.keys.stream, shelf.keys.started]
+    return Call(keys, [GROUP, "me", "record", 1, "front ", " behind"])
 
 
 async def leave(shelf: Shelf) -> Call:
@@ -340,8 +353,17 @@ async def spark_replay(shelf: Shelf) -> Call:
 EVERY: tuple[Prepare, ...] = (
     *(ack, ack_held, add_once, add_unique, bury, cancel, drop_empty_spec, drop_index, drop_lock),
     *(drop_spec, due, finish, fire, free, give_back, leave, move_spec, open_stream, promote),
-    *(put_spec, rebury, release, renew, replay, reschedule, restore, retry, schedule, spark_add),
-    *(spark_add_ids, spark_begin, spark_commit, spark_done, spark_drop, spark_move, spark_purge),
-    *(spark_replay, spark_stage, sweep),
+    *(put_spec, rebury, release, renew, replay, requeue, reschedule, restore, retry, schedule),
+    *(
+        spark_add,
+        spark_add_ids,
+        spark_begin,
+        spark_commit,
+        spark_done,
+        spark_drop,
+        spark_move,
+        spark_purge,
+    ),
+    *(spark_replay, spark_stage, started_upto, sweep),
 )
 CASES = {prepare.__name__: prepare for prepare in EVERY}

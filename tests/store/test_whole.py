@@ -22,9 +22,12 @@ from tests.store.script_cases import CASES, Call
 from tests.store.shelf import Shelf
 
 # They read, then write; nothing of theirs is a move, and what they take up stays pending.
-CLAIMING = {"adopt", "claim", "take_back"}
+CLAIMING = {"adopt", "claim"}
 READS_ONLY = {"may"}
-ROW_BY_ROW = {"give_back"}  # all bodies at once could be too many; its one key is known by then
+ROW_BY_ROW = {
+    "give_back",
+    "requeue",
+}  # all bodies at once could be too many; its one key is known by then
 SCRIPTS = pytest.mark.parametrize("script", CASES)
 
 TYPES: dict[str, Callable[[redis.Redis, bytes], Any]] = {

@@ -12,7 +12,7 @@ for i = 3, #ARGV, 2 do -- each row: read, then write
     local entry = redis.call('XRANGE', KEYS[1], id, id)[1]
     if not entry then
       reply[#reply + 1] = id
-    elseif before == '0' and #entry[2] < 7000 then -- Lua cannot pass on more
+    elseif before == '0' and #entry[2] < 7000 then -- Lua cannot pass on as many values as Redis takes
       -- A copy wakes blocked readers at once and charges nobody; making a pending entry look
       -- idle would do neither.
       redis.call('XADD', KEYS[1], '*', unpack(entry[2]))

@@ -11,7 +11,7 @@ if now[1] * 1000 + math.floor(now[2] / 1000) > tonumber(ARGV[4]) then
   return {}
 end
 local moved = {}
-for i = 5, #ARGV do
+for i = 5, #ARGV do -- each row: read, then write
   local id = ARGV[i]
   local row = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1)[1]
   -- A second delivery is one that somebody has started.
