@@ -380,3 +380,17 @@ async def test_one_entry_with_a_body_keeps_the_name(shelf: Shelf) -> None:
     assert not await jobs.leave()
     assert consumers(shelf) == ["me"]
     assert shelf.pending() == {entry_id: ("me", 1)}
+
+
+async def test_an_entry_with_more_fields_than_lua_can_pass_on_keeps_no_other_from_going_back(
+    shelf: Shelf,
+) -> None:
+    jobs = await shelf.join()
+    wide = shelf.redis.xadd(shelf.keys.stream, {str(number): "x" for number in range(5_000)})
+    plain = shelf.deliver(envelope("a"))[0]
+    assert await jobs.give_back([[plain, []], [wide, []]]) == 2
+    assert list(shelf.pending()) == [wide]
+    assert shelf.idle_ms(wide) > 2_000_000_000  # up for claiming
+    assert [fields for entry_id, fields in shelf.entries() if entry_id != wide] == [
+        {b"d": envelope("a")}
+    ]
