@@ -333,10 +333,11 @@ class Settler:
             self._pause(AGAIN_S)
             return
         if entry_id not in self._holdings.aside:
+            job = f"job {write.job_id!r}, " if write.job_id else ""
             log.error(
-                "Redis refuses to settle job %r (entry %s), which has run: %s. It is not run again "
-                "here; repair the key or the rights of the user, this is tried again every %g s",
-                *(write.job_id, entry_id.decode(), reply, RARELY_S),
+                "Redis refuses to settle %sentry %s, which has run: %s. It is not run again here; "
+                "repair the key or the rights of the user, this is tried again every %g s",
+                *(job, entry_id.decode(), reply, RARELY_S),
             )
         self._aside.append(write)
         self._holdings.set_aside(entry_id)
