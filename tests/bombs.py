@@ -17,6 +17,20 @@ def declared(head: int, width: int, count: int) -> bytes:
     return bytes((head,)) + count.to_bytes(width, "big")
 
 
+def colliding(count: int) -> bytes:
+    """A map whose `count` keys are arrays of two numbers that Python gives the same hash: a dict of
+    them compares each key with all before it."""
+    p1, p2, p5, m = 11400714785074694791, 14029467366897019727, 2870177450012600261, 2**64
+    inverse, found, a = pow(p2, -1, m), [], 0
+    while len(found) < count:
+        a += 1
+        mixed = (p5 + a * p2) % m
+        b = (12345 - (mixed << 31 | mixed >> 33) % m * p1) * inverse % m
+        if b < 2**61 - 1:  # the hash of a larger number is another number
+            found.append(b"\x92\xce%b\xcf%b\xc0" % (a.to_bytes(4, "big"), b.to_bytes(8, "big")))
+    return declared(0xDF, 4, count) + b"".join(found)
+
+
 def corpus() -> dict[str, bytes]:
     bombs: dict[str, bytes] = {}
     for kind, heads in HEADS.items():
@@ -56,6 +70,12 @@ def corpus() -> dict[str, bytes]:
     bombs["overlong text"] = b"\xa2\xc0\x80"
     bombs["a surrogate as text"] = b"\xa3\xed\xa0\x80"
     bombs["a map as a key"] = b"\x81\x80\xc0"
+    bombs["an array as a key"] = b"\x81\x91\x01\xc0"
+    bombs["an empty array as a key"] = b"\x81\x90\xc0"
+    bombs["an array as a second key"] = b"\x82\xa1a\x90\x92\x01\x02\xc0"
+    bombs["an array as a key, inside"] = b"\x91\x82\xa1a\xc4\x01b\xdc\x00\x01\x01\xc0"
+    bombs["keys that share one hash"] = colliding(10_000)
+    bombs["keys that share one hash, inside"] = b"\x82\x01\xc4\x01a\xa1a" + colliding(4_000)
     bombs["never used"] = b"\xc1" * 100
     bombs["never used, inside"] = b"\x93\x01\xc1\x01"
     bombs["nothing"] = b""
@@ -72,7 +92,8 @@ ODD = {
     "infinity": b"\xca\x7f\x80\x00\x00",
     "one key twice": b"\x82\xa1a\x01\xa1a\x02",
     "a number as a key": b"\x81\x01\xc0",
-    "a list as a key": b"\x81\x91\x01\xc0",
+    "keys of each kind": b"\x86\x01\xc0" + b"\xc0\xc0" + b"\xc3\xc0" + b"\xc4\x01a\xc0"
+    b"\xca\x3f\xc0\x00\x00\xc0" + b"\xa1a\x91\x90",
     "a wide head for little": b"\xdd\x00\x00\x00\x01\xc0",
     "as deep as may be": b"\x91" * (MAX_DEPTH - 1) + b"\x90",
 }

@@ -77,7 +77,7 @@ def unpack_msgpack(row: bytes | memoryview) -> Exported:
 def row_end(data: bytes | memoryview) -> int | None:
     """Where the first MessagePack row ends; None if it does not end in here."""
     try:
-        return scan(data)
+        return scan(data, any_key=True)  # `unpack_msgpack` skips the data of a row
     except WireError as error:
         if error.args[0] == TRUNCATED:
             return None

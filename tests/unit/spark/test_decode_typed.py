@@ -38,6 +38,7 @@ from pyspark.sql.types import (
 
 from chasquimq.errors import ConfigError
 from chasquimq.spark.decode.payload import form_of
+from tests.bombs import colliding
 from tests.unit.spark.stored import fault_of, pack, payload_of
 
 NAN = float("nan")
@@ -205,6 +206,15 @@ def test_a_variant_in_a_struct_holds_anything() -> None:
     assert read[3] is None
     assert payload_of(pack({}), kind) == {"a": None, "rest": None, "many": None}
     assert "rest" in fault_of(b"\x81\xa4rest\xd6\xff\x00\x00\x00\x01", kind)
+
+
+def test_a_variant_in_a_struct_has_the_bounds_of_a_payload() -> None:
+    """Arrays as keys are refused before a dict is built of them: keys can be made to collide."""
+    kind = struct(("rest", VariantType()), ("many", ArrayType(VariantType())))
+    for bomb in (colliding(20_000), b"\x81\x91\x01\x02", b"\x81\x90\x01"):
+        assert "array as the key of a map" in fault_of(b"\x81\xa4rest" + bomb, kind)
+        assert "array as the key of a map" in fault_of(b"\x81\xa4many\x91" + bomb, kind)
+    assert "nested" in fault_of(b"\x81\xa4rest" + b"\x91" * 600 + b"\x90", kind)
 
 
 def test_fields_nobody_asks_for_are_not_looked_into() -> None:

@@ -14,7 +14,7 @@ import pytest
 from chasquimq import wire
 from chasquimq.errors import WireError
 from chasquimq.wire.scan import MAX_NODES, scan
-from tests.bombs import BOMBS, KIB, declared
+from tests.bombs import BOMBS, KIB, colliding, declared
 
 READERS: dict[str, Callable[[bytes], Any]] = {
     "payload": wire.decode,
@@ -114,6 +114,23 @@ def test_a_million_values_are_counted_before_they_are_built() -> None:
         wire.decode(declared(0xDD, 4, 20) + full * 20)
 
 
+def test_keys_that_share_one_hash_are_refused_before_a_dict_is_built() -> None:
+    """65,000 of them took 35 seconds, in which no other thread ran."""
+    data = colliding(65_000)
+    for read in (wire.decode, wire.unpack_spec, wire.unpack_retry, wire.unpack_envelope):
+        started = time.process_time()
+        with pytest.raises(WireError, match="array as the key of a map"):
+            read(data)
+        assert time.process_time() - started < 5  # a guard against hanging, not a measurement
+
+
+def test_the_end_of_a_row_is_found_whatever_its_keys_are() -> None:
+    """Rows that older versions exported may hold such data; importing them builds none of it."""
+    for data in (b"\x81\x91\x01\xc0", b"\x82\x80\x90\xa1a\x81\x90\x01"):
+        assert wire.row_end(data) == len(data)
+        assert wire.row_end(data + b"\x01") == len(data)
+
+
 VALUES = [
     *(None, True, -1, -200, 2**64 - 1, -(2**63), 1.5),
     *("a", "a" * 40, "a" * 300, "a" * 70_000, b"a", b"a" * 300, b"a" * 70_000),
@@ -140,6 +157,9 @@ def test_a_scan_finds_the_end_of_every_kind_of_value(value: Any) -> None:
         ("c7 0c ff", "extension type"),
         ("dc ff ff c0", "truncated"),
         ("a5 61", "truncated"),
+        ("81 91 01 c0", "array as the key of a map"),
+        ("92 01 82 a1 61 90 91 01 c0", "array as the key of a map"),
+        ("82 80 01 01 01", "map as the key of a map"),
     ],
 )
 def test_a_scan_says_what_is_wrong(data: str, why: str) -> None:

@@ -28,10 +28,11 @@ import pyarrow.compute as pc
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_type
 
+from chasquimq import wire
 from chasquimq.errors import ConfigError, WireError
 from chasquimq.spark.decode.column import in_time
 from chasquimq.spark.decode.page import Build, array
-from chasquimq.spark.decode.variant import pack_variant, variants
+from chasquimq.spark.decode.variant import Variant, pack_variant, variants
 from chasquimq.wire.scan import UNREADABLE
 
 _ATOMS: dict[type[types.DataType], Any] = {
@@ -48,7 +49,7 @@ _ATOMS: dict[type[types.DataType], Any] = {
     types.DateType: date,
     types.TimestampType: Annotated[datetime, msgspec.Meta(tz=True)],
     types.TimestampNTZType: Annotated[datetime, msgspec.Meta(tz=False)],
-    types.VariantType: Any,
+    types.VariantType: msgspec.Raw,  # its bytes, so that `wire.decode` applies its bounds
 }
 _UNFIT_NAME = re.compile(r'["\\\x00-\x1f]')  # what msgspec does not take
 _KEYS = (types.StringType, types.ByteType, types.ShortType, types.IntegerType, types.LongType)
@@ -102,10 +103,13 @@ def _atoms(kind: types.DataType) -> Build:
     if isinstance(kind, types.TimestampType):
         return lambda values: in_time(pa.array(values, arrow))
     if isinstance(kind, types.VariantType):
-        return lambda values: variants(
-            [None if one is None else pack_variant(one) for one in values]
-        )
+        return lambda values: variants([_variant(one) for one in values])
     return lambda values: array(values, arrow)
+
+
+def _variant(packed: msgspec.Raw | None) -> Variant | None:
+    value = None if packed is None else wire.decode(bytes(packed))
+    return None if value is None else pack_variant(value)
 
 
 def _floats(values: Sequence[int | float | None]) -> pa.Array:
@@ -156,7 +160,9 @@ def _struct(kind: types.StructType, path: str) -> Fit:
     made = msgspec.defstruct(
         "Payload",
         [
-            (attribute, each.python | None, None) if field.nullable else (attribute, each.python)
+            (attribute, _or_null(each.python, True), None)
+            if field.nullable
+            else (attribute, each.python)
             for attribute, each, field in zip(attributes, fits, kind.fields, strict=True)
         ],
         rename=dict(zip(attributes, kind.names, strict=True)),
@@ -213,7 +219,8 @@ def _of(container: Any, *parts: Any) -> Any:
 
 
 def _or_null(python: Any, nullable: bool) -> Any:
-    return python | None if nullable else python
+    # Raw bytes may be those of nil, and msgspec reads no union that they are in.
+    return python | None if nullable and python is not msgspec.Raw else python
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:
