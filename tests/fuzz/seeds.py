@@ -41,6 +41,11 @@ OPTIONS: tuple[tuple[Any, ...], ...] = (
     (1, ("chunkRows", "0"), ("onFull", "fail"), ("maxDelayMs", "99999999999999999999")),
     (2, ("urlEnv", "NOTHING"), ("secretFile", "/nothing")),
 )
+KEYS = (
+    b"\x82\xa1a\x01\x92\x01\x02\xc0",
+    b"\x81\xc4\x01a\x81\x90\x01",
+    b"\x82\x01\xc0\xcb" + bytes(9),
+)
 TIMES = ("1h30m", "2026-11-16 09:00 Europe/Berlin", "1794819600000", "9" * 400 + "w", "20261116")
 
 
@@ -138,5 +143,5 @@ _SEEDS = {
     "resp": lambda recorded: [put(b) + bytes([cut]) + b"\3" * 9 for b in REPLIES for cut in (1, 9)],
     "address": _urls,
     "options": lambda recorded: [_options(*pairs) for pairs in OPTIONS] + _times(),
-    "payload": _payloads,
+    "payload": lambda recorded: [*_payloads(recorded), *KEYS],
 }

@@ -21,7 +21,14 @@ from msgspec import UNSET
 
 from chasquimq.errors import EncodeError, WireError
 from chasquimq.wire.model import DUMP, FIELD, FIELDS, PLAIN, TEXTUAL, Unfit, a_kind, unwrap
-from chasquimq.wire.scan import MAX_DEPTH, MAX_NODES, UNREADABLE, scan
+from chasquimq.wire.scan import (
+    LARGE_MAP,
+    MAX_DEPTH,
+    MAX_NODES,
+    MAX_NUMBER_KEYS,
+    UNREADABLE,
+    scan,
+)
 
 _SCALARS = frozenset((str, int, float, bool, type(None), bytes, bytearray))
 _CONTAINERS = frozenset((dict, list, tuple))
@@ -29,6 +36,7 @@ _PLAIN = _SCALARS | _CONTAINERS
 _NEVER_WRONG = _SCALARS - {str, int}  # which may hold bad text, and more than 64 bits
 _BELOW = MAX_DEPTH - 1
 _TOO_DEEP = f"is nested deeper than {MAX_DEPTH}, or contains itself"
+_SMALLER = "send less, or a reference to it; keys can be sent as str"
 _SHOWN_STEPS = 6
 _KEY = ""  # the step from a dict to one of its keys
 
@@ -77,9 +85,9 @@ def _encode_rebuilt(data: Any) -> bytes:
         data, place = unwrap(data, PLAIN)
         try:
             plain = place != PLAIN and type(data) is dict and _is_plain(data)
-            return _counted(_encode(data if plain else _rebuild(data, 1, place, _SCALARS)))
+            return _readable(_encode(data if plain else _rebuild(data, 1, place, _SCALARS)))
         except (ValueError, OverflowError):
-            return _counted(_encode(_rebuild(data, 1, place, _NEVER_WRONG)))  # finds the place
+            return _readable(_encode(_rebuild(data, 1, place, _NEVER_WRONG)))  # finds the place
     except Unfit as unfit:
         raise EncodeError(_sentence(unfit)) from unfit.__cause__
     except RecursionError:
@@ -102,19 +110,32 @@ def _counted(encoded: bytes) -> bytes:
         try:
             scan(encoded)
         except WireError as error:
-            raise EncodeError(f"data {error.args[0]}; send less, or a reference to it") from None
+            raise EncodeError(f"data {error.args[0]}; {_SMALLER}") from None
+    return encoded
+
+
+def _readable(encoded: bytes) -> bytes:
+    """`encoded`, if a worker would not refuse it for its values, or for its keys that are numbers.
+    `_is_plain` leaves large maps with such keys to this."""
+    if len(encoded) > 2 * MAX_NUMBER_KEYS:  # a key and a value take a byte each at least
+        try:
+            decode(encoded)
+        except WireError as error:
+            what = error.args[0].removeprefix("not readable: ")
+            raise EncodeError(f"data {what}; {_SMALLER}") from None
     return encoded
 
 
 def _is_plain(node: Any, levels: int = MAX_DEPTH) -> bool:
-    """Whether all in a container is exactly of a plain type, and not nested beyond `levels`."""
+    """Whether all in a container is exactly of a plain type, and not nested beyond `levels`, and
+    large dicts have text keys only."""
     # Every add pays for this walk: it asks for types by identity, and calls nothing per value.
     if not levels:
         return False
     if type(node) is dict:
         for key, value in node.items():
             kind = type(value)
-            if type(key) is not str and type(key) not in _SCALARS:
+            if type(key) is not str and (type(key) not in _SCALARS or len(node) > LARGE_MAP):
                 return False
             if (
                 kind is not str
@@ -234,11 +255,7 @@ def _advice(value: Any) -> str:
     return "send None, bool, int, float, str, bytes, list, tuple, dict or a model of these"
 
 
-def _refuse_ext(code: int, data: memoryview) -> Any:
-    raise WireError(f"holds extension type {code}")
-
-
-_decode = msgspec.msgpack.Decoder(ext_hook=_refuse_ext).decode
+_decode = msgspec.msgpack.Decoder().decode
 _LEVELS = 6  # of containers inside each other; each more doubles the time that the import takes
 
 

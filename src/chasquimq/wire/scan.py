@@ -15,6 +15,9 @@ set aside for it. `payload.encode` refuses what is deeper, so what we write, we 
 
 An array or a map as the key of a map is refused: Python gives a tuple of numbers the same hash in
 every process, so keys can be made to collide, and 65,000 of them keep a process busy for 35 s.
+Numbers can be chosen to collide as well, though not as badly, so a value may have at most
+`MAX_NUMBER_KEYS` of them as keys in maps of more than `LARGE_MAP` pairs. Text and bytes cannot:
+their hashes differ from process to process.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from chasquimq.errors import WireError
 
 MAX_DEPTH = 512
 MAX_NODES = 1_000_000
+MAX_NUMBER_KEYS = 4_096  # chosen to collide, they take about 50 ms
+LARGE_MAP = 64  # a map of fewer pairs costs little, however its keys collide
 TRUNCATED = "truncated"  # what the error says where more bytes could still help
 
 # What goes wrong inside the decoder, whatever the bytes: all of it means "not readable".
@@ -57,6 +62,7 @@ def _steps() -> list[int]:
 
 
 _STEP = _steps()
+_IS_NUMBER = [head <= 0x7F or head >= 0xE0 or 0xCA <= head <= 0xD3 for head in range(256)]
 _LENGTH_WIDTH = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
 _COUNT_WIDTH = {0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
 _MAP16 = 0xDE
@@ -65,17 +71,23 @@ _MAP16 = 0xDE
 def scan(data: bytes | memoryview, *, any_key: bool = False) -> int:
     """Where the first value of `data` ends; WireError when it is broken or out of bounds.
 
-    `any_key` lets arrays and maps be keys: only for values that nobody builds.
+    `any_key` lets arrays, maps and any number of numbers be keys: for values that nobody builds.
     """
     at = 0
     nodes = left = 1
-    in_map = False  # then the values alternate: a key, its value, a key ...
-    # What is left to read in each open container, and whether it is a map; outermost first.
-    unfinished: list[tuple[int, bool]] = []
+    numbers = 0  # that are keys of large maps
+    in_map = is_large = False  # in a map, the values alternate: a key, its value, a key ...
+    # What is left to read in each open container, whether it is a map, and a large one; outermost
+    # first.
+    unfinished: list[tuple[int, bool, bool]] = []
     try:
         while True:
             for done in range(1, left + 1):
                 head = data[at]
+                if is_large and (left - done) % 2 and _IS_NUMBER[head]:
+                    numbers += 1
+                    if numbers > MAX_NUMBER_KEYS and not any_key:
+                        raise WireError(f"has more than {MAX_NUMBER_KEYS} numbers as keys of maps")
                 step = _STEP[head]
                 if step:
                     at += step
@@ -93,13 +105,13 @@ def scan(data: bytes | memoryview, *, any_key: bool = False) -> int:
                         raise WireError(f"holds more than {MAX_NODES} values")
                     if len(unfinished) >= MAX_DEPTH:
                         raise WireError(f"nested deeper than {MAX_DEPTH}")
-                    unfinished.append((left - done, in_map))
-                    left, in_map = count, is_map
+                    unfinished.append((left - done, in_map, is_large))
+                    left, in_map, is_large = count, is_map, is_map and count > 2 * LARGE_MAP
                     break
             else:
                 if not unfinished:
                     break
-                left, in_map = unfinished.pop()
+                left, in_map, is_large = unfinished.pop()
     except IndexError:
         raise WireError(TRUNCATED) from None
     if at > len(data):

@@ -217,6 +217,14 @@ def test_a_variant_in_a_struct_has_the_bounds_of_a_payload() -> None:
     assert "nested" in fault_of(b"\x81\xa4rest" + b"\x91" * 600 + b"\x90", kind)
 
 
+def test_a_map_has_a_bounded_number_of_numbers_as_keys() -> None:
+    kind = struct(("a", MapType(LongType(), LongType())), ("b", MapType(StringType(), LongType())))
+    most = dict.fromkeys(range(4096), 1)
+    texts = {str(number): 1 for number in range(20_000)}
+    assert payload_of(pack({"a": most, "b": texts}), kind)["a"] == list(most.items())
+    assert "4096" in fault_of(pack({"a": {**most, 4_096: 1}}), kind)
+
+
 def test_fields_nobody_asks_for_are_not_looked_into() -> None:
     """But they must not be used against us either."""
     kind = struct(("a", LongType()))

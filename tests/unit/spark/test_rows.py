@@ -282,7 +282,7 @@ BYTES: list[tuple[bytes, str]] = [
     (b"\x01\x01", "cannot be read as MessagePack"),
     (b"\x92\x01", "cannot be read as MessagePack"),
     (b"\xd6\xff\x00\x00\x00\x00", "extension"),
-    (b"\xc7\x01\x05\x00", "extension type 5"),
+    (b"\xc7\x01\x05\x00", "extension type"),
     (b"\x91" * 600 + b"\xc0", "cannot be read as MessagePack"),
 ]
 

@@ -135,7 +135,7 @@ VALUES = [
     *(None, True, -1, -200, 2**64 - 1, -(2**63), 1.5),
     *("a", "a" * 40, "a" * 300, "a" * 70_000, b"a", b"a" * 300, b"a" * 70_000),
     *([], [1] * 20, [1] * 70_000, {}, {"a": [{"b": 1}]}),
-    *({number: str(number) for number in range(300)}, dict.fromkeys(range(70_000))),
+    *({number: str(number) for number in range(300)}, dict.fromkeys(map(str, range(70_000)))),
 ]
 
 

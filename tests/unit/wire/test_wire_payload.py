@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from chasquimq import wire
 from chasquimq.errors import EncodeError, WireError
+from chasquimq.wire.scan import LARGE_MAP, MAX_NUMBER_KEYS
 from tests.shown import shown
 
 MAX_DEPTH = 512
@@ -142,6 +143,33 @@ def test_a_key_that_is_a_container_is_refused(key: Any) -> None:
         assert "send" in str(refused.value)
         with pytest.raises(EncodeError, match=r"a key of data\['a'\]"):
             wire.encode_many([{"a": 1}, data])
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_too_many_numbers_as_keys_are_neither_written_nor_read(kind: type) -> None:
+    """Numbers can be chosen to collide in a dict: 47,000 of them, 240 KB, kept a process busy for a
+    second, and 87,000 for a quarter of a minute."""
+    most = {kind(number): None for number in range(MAX_NUMBER_KEYS)}
+    assert wire.decode(wire.encode([most, {1: 2}])) == [most, {1: 2}]
+    more = {**most, kind(MAX_NUMBER_KEYS): None}
+    parts = [dict.fromkeys(range(100), 1)] * 41
+    for data in (more, {"a": [b"", more]}, [most, dict.fromkeys(range(LARGE_MAP + 1))], parts):
+        with pytest.raises(EncodeError, match="more than 4096 numbers as keys") as refused:
+            wire.encode(data)
+        assert "as str" in str(refused.value)
+        with pytest.raises(EncodeError, match="more than 4096 numbers as keys"):
+            wire.encode_many([{"a": 1}, data])
+        with pytest.raises(WireError, match="more than 4096 numbers as keys"):
+            wire.decode(msgspec.msgpack.encode(data))
+
+
+def test_maps_may_be_large_with_other_keys_or_many_when_they_are_small() -> None:
+    for data in (
+        {str(number): b"" for number in range(20_000)},
+        {b"%d" % number: number for number in range(20_000)},
+        [dict.fromkeys(range(LARGE_MAP), 1.5)] * 200,
+    ):
+        assert wire.decode(wire.encode(data)) == data
 
 
 def test_msgpack_extension_types_are_no_tuples() -> None:

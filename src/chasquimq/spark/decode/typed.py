@@ -8,7 +8,7 @@ Names are compared as they are written.
     DECIMAL         a number, or the text of one; every digit has to fit
     DATE            text, 2026-11-16
     TIMESTAMP       text with a zone, 2026-11-16T12:00:00Z (RFC 3339); TIMESTAMP_NTZ: without
-    MAP             keys are text or whole numbers
+    MAP             keys are text or whole numbers; at most 4,096 numbers
     VARIANT         anything
 """
 
@@ -33,7 +33,7 @@ from chasquimq.errors import ConfigError, WireError
 from chasquimq.spark.decode.column import in_time
 from chasquimq.spark.decode.page import Build, array
 from chasquimq.spark.decode.variant import Variant, pack_variant, variants
-from chasquimq.wire.scan import UNREADABLE
+from chasquimq.wire.scan import MAX_NUMBER_KEYS, UNREADABLE
 
 _ATOMS: dict[type[types.DataType], Any] = {
     types.StringType: str,
@@ -211,6 +211,8 @@ def _map(kind: types.MapType, path: str) -> Fit:
         return pa.MapArray.from_arrays(_offsets(values), names, flat, type=arrow)
 
     python = _of(dict, keys.python, _or_null(items.python, kind.valueContainsNull))
+    if keys.python is int:  # numbers can be chosen to collide in a dict
+        python = _of(Annotated, python, msgspec.Meta(max_length=MAX_NUMBER_KEYS))
     return Fit(python, build)
 
 

@@ -38,7 +38,7 @@ from pyspark.sql.types import (
 from chasquimq import wire
 from chasquimq.errors import EncodeError, WireError
 from chasquimq.spark.options import Written
-from chasquimq.wire.scan import MAX_NODES, scan
+from chasquimq.wire.scan import MAX_NUMBER_KEYS
 
 Plain = Callable[[pa.Array], list[Any]]
 
@@ -59,8 +59,8 @@ def payloads(kind: DataType, form: Written) -> Callable[[pa.Array], list[bytes]]
 
 def _packed(value: Any) -> bytes:
     packed = _encode(value)
-    if len(packed) > MAX_NODES:
-        scan(packed)
+    if len(packed) > 2 * MAX_NUMBER_KEYS:  # smaller ones hold neither too many values nor keys
+        wire.decode(packed)
     return packed
 
 
