@@ -34,7 +34,12 @@ ADDS: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
     ((False, 1), {"delay_ms": 5}, ConfigError, r"CMQ-004.*name"),
     (("n", b"x" * 1_048_576), {}, PayloadTooLargeError, r"CMQ-023.*limit is 1048576.*reference"),
     (("n", object()), {}, EncodeError, r"CMQ-002.*object"),
-    (("n", 1), {"delay_ms": -1}, ConfigError, r"CMQ-004.*negative.*-1 ms"),
+    (
+        ("n", 1),
+        {"delay_ms": -1},
+        ConfigError,
+        r"CMQ-004: delay_ms must be finite non-negative, got -1 ms",
+    ),
     (("n", 1), {"delay_ms": True}, ArgumentError, r"CMQ-004.*bool"),
     (("n", 1), {"delay_ms": "soon"}, ArgumentError, r"CMQ-004.*number of ms.*str"),
     (("n", 1), {"delay_ms": 31 * 86_400_000}, ConfigError, r"CMQ-004.*max_delay_secs"),

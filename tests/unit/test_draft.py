@@ -69,12 +69,12 @@ AT_ONCE = [
     datetime(1970, 1, 1, tzinfo=UTC),
 ]
 NO_DELAY = [  # (delay, error, what it says)
-    (-1, ConfigError, "must not be negative, got -1 ms"),
-    (-0.5, ConfigError, "must not be negative"),
-    (timedelta(microseconds=-1), ConfigError, "must not be negative, got -1 ms"),
-    (math.nan, ConfigError, "must be finite, got nan"),
-    (math.inf, ConfigError, "must be finite, got inf"),
-    (-math.inf, ConfigError, "must be finite"),
+    (-1, ConfigError, "must be finite non-negative, got -1 ms"),
+    (-0.5, ConfigError, "must be finite non-negative"),
+    (timedelta(microseconds=-1), ConfigError, "must be finite non-negative, got -1 ms"),
+    (math.nan, ConfigError, "must be finite non-negative, got nan"),
+    (math.inf, ConfigError, "must be finite non-negative, got inf"),
+    (-math.inf, ConfigError, "must be finite non-negative"),
     (datetime(1969, 12, 31, tzinfo=UTC), ConfigError, "cannot run before 1970"),
     (True, ArgumentError, "a number of ms, a timedelta or a datetime, got bool"),
     (False, ArgumentError, "got bool"),

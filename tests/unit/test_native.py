@@ -186,7 +186,7 @@ REFUSED: list[tuple[str, Call, type[Exception], type[Exception], str]] = [
         ValueError,
         "delay_ms",
     ),
-    ("in -1", lambda p: p.add_in(-1, b"x"), ConfigError, ValueError, "must not be negative"),
+    ("in -1", lambda p: p.add_in(-1, b"x"), ConfigError, ValueError, "must be finite non-negative"),
     ("in 1.5", lambda p: p.add_in(1.5, b"x"), ArgumentError, TypeError, "a whole number"),
     ("in str", lambda p: p.add_in("5", b"x"), ArgumentError, TypeError, "a whole number"),
     ("in swapped", lambda p: p.add_in(b"x", 5), ArgumentError, TypeError, "a whole number"),

@@ -167,10 +167,13 @@ def read_delay(delay_ms: Delay, delay: Delay, now_ms: int) -> Wait:
         raise ArgumentError(
             f"a delay is a number of ms, a timedelta or a datetime, got {type(value).__name__}"
         )
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"a delay must be finite, got {value}")
-    if value < 0:
-        raise ConfigError(f"a delay must not be negative, got {value} ms")
+    # Programs match on "must be finite non-negative": these are the reference's words.
+    if value < 0 or (isinstance(value, float) and not math.isfinite(value)):
+        option = "delay_ms" if delay_ms is not None else "delay"
+        raise ConfigError(
+            f"{option} must be finite non-negative, got {value} ms; leave it out, or give 0, for a "
+            "job that is to run at once"
+        )
     wait_ms = int(value)
     if wait_ms > MAX_MS - now_ms:
         raise ConfigError(f"a delay of {wait_ms} ms lies beyond what Redis can count exactly")
