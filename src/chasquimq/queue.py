@@ -80,6 +80,7 @@ class Queue(Care):
         metrics: object | Sequence[object] | None = None,
         tracing: Tracing | None = None,
     ) -> None:
+        wire.check_queue_name(name)
         self._keys = wire.Keys(name)
         connect = given(ConnectOptions, max_retries=reconnect_max_attempts)
         events = given(

@@ -99,6 +99,7 @@ class Worker:
         credential_provider: CredentialProvider | None = None,
         dialect: DialectName | None = None,
     ) -> None:
+        wire.check_queue_name(queue_name)
         self._keys = wire.Keys(queue_name)
         self._router = read_handler(handler)
         self._unwrap: Unwrap = unwrap

@@ -111,6 +111,21 @@ def test_a_queue_of_a_hostile_name_spoils_no_list(own_server: DialectServer) -> 
         assert strange(ended.out + ended.err) == [], ended
 
 
+def test_queues_with_names_that_are_refused_now_are_still_shown(own_server: DialectServer) -> None:
+    names = ["../x", "/etc", "\u202eevil", "q" * 250]
+    for name in names:
+        own_server.client().xadd(wire.Keys(name).stream, {"d": "x"})
+    chasqui = Chasqui(own_server)
+    listed = json.loads(chasqui.call("inspect", "--json").out)
+    assert sorted(row["queue"] for row in listed) == sorted(names)
+    for name in names:
+        for words in (("inspect", name), ("dlq", "show", name), ("doctor", name)):
+            ended = chasqui.call(*words)
+            assert "queue name" not in ended.err and strange(ended.out + ended.err) == [], ended
+        ended = chasqui.call("add", name, "1")
+        assert ended.code == 2 and "queue name" in ended.err, ended
+
+
 LAST = f"{2**64 - 1}-{2**64 - 1}"  # no stream has a place behind it
 
 

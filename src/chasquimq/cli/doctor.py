@@ -109,7 +109,7 @@ def doctor(
     gone_ms = max(HOUR_MS, 10 * lease_ms) if silent_ms is None else silent_ms
     check_within("--silent-ms", gone_ms, 0, 10**12)
     for name in queues or ():
-        wire.check_queue_name(name)
+        wire.check_stored_queue_name(name)
     screen = Screen(as_json=as_json)
     names, dialect = tuple(dict.fromkeys(queues or ())), the_dialect()
     address, patience = the_address(redis_url), Patience(2 * lease_ms, gone_ms, quick)

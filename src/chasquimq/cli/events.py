@@ -90,7 +90,7 @@ def events(
             raise ConfigError(f"--event {shown(one)!r} is no event; {nearest(one, KNOWN)}")
     screen = Screen(as_json=as_json)
     place = from_ or ("0" if no_follow else "$")
-    wire.check_queue_name(queue)
+    wire.check_stored_queue_name(queue)
     note_unknown(queue, redis_url)
 
     async def main() -> None:

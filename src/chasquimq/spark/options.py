@@ -11,7 +11,7 @@ from chasquimq.errors import ConfigError
 from chasquimq.spark import said
 from chasquimq.spark.said import Offsets, Reading, name_of
 from chasquimq.spark.secret import Where
-from chasquimq.wire import check_queue_name
+from chasquimq.wire import check_queue_name, check_stored_queue_name
 
 View = Literal["jobs", "pending", "delayed", "dlq", "events", "results", "repeatables"]
 PayloadFormat = Literal["json", "struct", "binary", "variant"]
@@ -171,7 +171,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
     told = said.read(given, _WHERE | _QUEUE | SOURCE)
     queues = tuple(dict.fromkeys(name.strip() for name in _queue_of(told).split(",")))
     for queue in queues:
-        check_queue_name(queue)
+        check_stored_queue_name(queue)
     if "payload_schema" in told:
         told.setdefault("payload_format", "struct")
     options = SourceOptions(where=_where(told), queues=queues, **told)

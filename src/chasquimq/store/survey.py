@@ -16,7 +16,7 @@ from chasquimq.store.link import Link
 from chasquimq.store.resp import Arg
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import as_error
-from chasquimq.wire.keys import check_queue_name
+from chasquimq.wire.keys import check_stored_queue_name
 
 PAGE = 1_000
 SAMPLE = 50  # keys of a family that are weighed
@@ -94,7 +94,7 @@ class Survey:
             return
         try:
             name = raw.decode()
-            check_queue_name(name)
+            check_stored_queue_name(name)
         except (UnicodeDecodeError, ConfigError):
             census.foreign.add(raw)  # whose keys another program wrote
             return

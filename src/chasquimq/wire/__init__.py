@@ -37,7 +37,7 @@ from chasquimq.wire.export import (
     unpack_json,
     unpack_msgpack,
 )
-from chasquimq.wire.keys import Keys, check_queue_name
+from chasquimq.wire.keys import Keys, check_queue_name, check_stored_queue_name
 from chasquimq.wire.payload import decode, encode, encode_many
 from chasquimq.wire.revival import Revival, pack_holder, revive
 from chasquimq.wire.spec import (
@@ -64,6 +64,7 @@ __all__ = [
     "check_job_id",
     "check_name",
     "check_queue_name",
+    "check_stored_queue_name",
     "dead_job_id",
     "decode",
     "decode_name",

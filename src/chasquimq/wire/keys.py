@@ -20,7 +20,7 @@
     {chasqui:<q>}:wake              channel  "there is a new first", of delayed jobs or of specs
 
 The braces are a hash tag: all keys of a queue live in one slot of a cluster, so scripts may
-touch several of them. A brace in the name would move that border, hence `check_queue_name`.
+touch several of them. A brace in the name would move that border, hence `check_stored_queue_name`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,41 @@ from dataclasses import dataclass, field
 
 from chasquimq.errors import ConfigError
 
+MAX_QUEUE_NAME_BYTES = 200
 _FORBIDDEN = re.compile(r"[{}\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_TURNS_TEXT = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # bidi controls
 
 
 def check_queue_name(name: str) -> None:
-    """ConfigError for a name that would break hash tags, terminals or operators' tools."""
+    """ConfigError for a name that a queue should not be given.
+
+    Beyond `check_stored_queue_name` a name is at most 200 bytes long, does not turn the direction
+    of text, and is no path out of a folder: tools make file names and URLs of it.
+    """
+    check_stored_queue_name(name)
+    size = len(name.encode())
+    if size > MAX_QUEUE_NAME_BYTES:
+        raise ConfigError(
+            f"queue name {name[:80]!r}... has {size} bytes in UTF-8, limit is "
+            f"{MAX_QUEUE_NAME_BYTES}; choose a shorter name"
+        )
+    found = _TURNS_TEXT.search(name)
+    if found:
+        raise ConfigError(
+            f"queue name {name[:80]!r} holds {found[0]!r}, which turns the direction of text; "
+            "leave it out"
+        )
+    first, *others = parts = re.split(r"[/\\]", name)
+    if (others and not first) or not {".", ".."}.isdisjoint(parts):
+        raise ConfigError(
+            f"queue name {name[:80]!r} is a path: it begins with a slash, or has the part '.' or "
+            "'..'; choose a name such as 'mail' or 'eu/mail'"
+        )
+
+
+def check_stored_queue_name(name: str) -> None:
+    """ConfigError for a name that would break hash tags, terminals or operators' tools. Queues that
+    were named before `check_queue_name` became stricter can still be looked at."""
     if not isinstance(name, str):
         raise ConfigError(f"a queue name is a str, got {type(name).__name__}: {name!r:.80}")
     if not name:
@@ -68,7 +98,7 @@ class Keys:
     wake: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_queue_name(self.queue)
+        check_stored_queue_name(self.queue)
         tag = b"{chasqui:%b}:" % self.queue.encode()
         object.__setattr__(self, "tag", tag)
         named = ("stream", "delayed", "dlq", "events", "repeat", "paused", "started", "durable")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from chasquimq import wire
+from chasquimq import Queue, Worker, wire
 from chasquimq.errors import ConfigError
 from chasquimq.wire import Keys
 
@@ -46,6 +46,32 @@ def test_a_queue_name_that_breaks_keys_or_tools_is_refused(name: Any) -> None:
         wire.check_queue_name(name)
     with pytest.raises(ConfigError):
         Keys(name)
+
+
+REFUSED = [
+    ("q" * 201, "201 bytes"),
+    ("\u00f1" * 101, "202 bytes"),
+    *((f"a{mark}b", "direction of text") for mark in "\u061c\u200e\u200f\u202a\u202e\u2066\u2069"),
+    *((name, "is a path") for name in (".", "..", "../x", "a/..", "a/./b", "/etc", "\\x", "a\\..")),
+]
+
+
+@pytest.mark.parametrize(("name", "why"), REFUSED)
+def test_a_queue_is_not_given_a_name_that_misleads(name: str, why: str) -> None:
+    """But one that was given it before can be looked at."""
+    for door in (wire.check_queue_name, Queue, lambda name: Worker(name, print)):
+        with pytest.raises(ConfigError, match=why) as refused:
+            door(name)
+        assert str(refused.value).isprintable() and len(str(refused.value)) < 400
+    assert Keys(name).stream == b"{chasqui:%b}:stream" % name.encode()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["q" * 200, "\u00f1" * 100, "a.b", "...", "a..b", "eu/mail", "a:b", "a\\b", ".hidden", "a/"],
+)
+def test_names_that_only_look_like_it_are_fine(name: str) -> None:
+    assert Queue(name).name == name
 
 
 def test_keys_do_not_change() -> None:

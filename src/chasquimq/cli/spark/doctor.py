@@ -62,7 +62,7 @@ def doctor(
     """
     limit_s = read_duration(timeout, "--timeout").total_seconds()
     for name in queues or ():
-        wire.check_queue_name(name)
+        wire.check_stored_queue_name(name)
     from chasquimq.cli.check.spark import check_spark
     from chasquimq.spark import exam
 

@@ -75,7 +75,7 @@ def the_path(given: str, master: str | None) -> str:
 
 def check_queues(queues: Sequence[str] | None) -> None:
     for name in queues or ():
-        wire.check_queue_name(name)
+        wire.check_stored_queue_name(name)
         if "," in name:  # which the source takes for two
             raise ConfigError(f"a name of one queue, got '{name}'; give several with blanks")
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from chasquimq.config import nearest
 from chasquimq.errors import ConfigError
-from chasquimq.wire import check_queue_name
+from chasquimq.wire import check_stored_queue_name
 
 PAGE = 100  # jobs in one script call, at the most: the server serves nobody meanwhile
 NAMES = ("queue", "entry_id")
@@ -77,7 +77,7 @@ def pages_frame(spark: SparkSession, choice: Choice, tasks: int) -> DataFrame:
 def _in_order(table: pa.Table) -> pa.Table:
     """Ids as Redis writes them, and in its order: as text `5-10` comes before `5-9`."""
     for queue in pc.unique(table["queue"]).to_pylist():
-        check_queue_name(queue)
+        check_stored_queue_name(queue)
     parts = pc.extract_regex(table["entry_id"], _ID).combine_chunks()
     if parts.null_count:
         wrong = table["entry_id"].filter(pc.is_null(parts))[0].as_py()
