@@ -15,6 +15,7 @@ from chasquimq.config import ConnectOptions
 from chasquimq.errors import StoreError, StoreUnavailableError
 from chasquimq.server import Server
 from chasquimq.spark.client import Client
+from tests.chaos.kit.proxy import Proxy
 from tests.replicas import replica_of
 from tests.servers import DialectServer
 from tests.store.puppet import command, puppet
@@ -238,6 +239,21 @@ def test_what_is_no_redis_is_said_so() -> None:
                 await asyncio.to_thread(client.ask, "ECHO", 1)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("reply", [b"%1\r\n*0\r\n:1\r\n", b"*2\r\n:1\r\n%1\r\n*0\r\n:1\r\n"])
+def test_a_reply_that_python_cannot_hold_is_a_broken_connection(
+    dialect_server: DialectServer, reply: bytes
+) -> None:
+    """A map whose key is a list: what is asked is asked again over a new connection."""
+    with (
+        Proxy(dialect_server.server.port) as proxy,
+        Client(read_url(proxy.url), options=QUICK) as client,
+    ):
+        assert client.ask("ECHO", 1) == b"1"
+        proxy.corrupt(2, reply)
+        assert client.ask_each(echoes(range(5))) == texts(range(5))
+        assert client.opened == 2 and proxy.cuts == ["ECHO"]
 
 
 def test_huge_answers(client: Client, queue_name: str) -> None:

@@ -137,6 +137,29 @@ async def test_bytes_of_another_protocol_close_the_connection(junk: bytes) -> No
     assert heard == [("a", "landed", [1]), ("b", "lost", [])]
 
 
+async def test_a_reply_that_its_owner_cannot_read_is_lost_with_the_connection() -> None:
+    heard: Heard = []
+
+    def landed(replies: list[Any]) -> None:
+        heard.append(("second", "landed", replies[0][0]))
+
+    async with connected(saying(b":1\r\n:2\r\n:3\r\n", then_close=False)) as pipe:
+        send(pipe, heard, "first", 1)
+        pipe.send(
+            pack("PING"), 1, landed, lambda replies: heard.append(("second", "lost", replies))
+        )
+        send(pipe, heard, "third", 1)
+        await closed(pipe)
+    assert heard == [("first", "landed", [1]), ("third", "lost", []), ("second", "lost", [])]
+
+
+async def test_a_message_that_its_owner_cannot_read_ends_the_connection() -> None:
+    async with connected(saying(b"+ok\r\n", b":1\r\n", then_close=False)) as pipe:
+        pipe.on_push = lambda message: message[0]
+        assert await pipe.ask(pack("SUBSCRIBE", "c")) == [b"ok"]
+        await closed(pipe)
+
+
 async def test_what_nobody_waits_for_is_a_message() -> None:
     messages: list[Any] = []
     async with connected(saying(b"+ok\r\n", b"*2\r\n+message\r\n+hello\r\n")) as pipe:

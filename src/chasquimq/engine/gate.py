@@ -32,7 +32,11 @@ class Gate:
         self._sender = sender
 
     async def open(self) -> None:
-        self.depth = await self._store.link.ask("XLEN", self._store.keys.stream)
+        link = self._store.link
+        depth = await link.ask("XLEN", self._store.keys.stream)
+        if not isinstance(depth, int):
+            raise link.mangled(TypeError(f"XLEN was answered with {type(depth).__name__}"))
+        self.depth = depth
 
     def left(self, jobs: int) -> None:
         """So many were sent into the stream; what is delayed takes no room there."""

@@ -40,6 +40,7 @@ AGAIN_S = 0.1
 GOODBYE_S = 5.0
 PORTABLE_WINDOW = 5_000
 PLAIN = frozenset((bytes, int))  # the types of answers that are no errors
+ANSWERS = (bytes, int, Exception)
 CROWD = 50  # so many single adds do not wait for the turn to end: the server works meanwhile
 
 
@@ -281,19 +282,22 @@ class Producer:
     # -- answers come back -----------------------------------------------------------------------
 
     def _landed(self, parcels: list[Parcel | Crowd], sent_at: float, replies: list[Any]) -> None:
-        doubt = None
+        doubt = waited = marked = None
         if self._witness is not None:
             waited, marked = replies.pop(), replies.pop()
+        depth = replies.pop()
+        kinds = set(map(type, replies))
+        if not kinds <= PLAIN and not all(issubclass(kind, ANSWERS) for kind in kinds):
+            raise TypeError("an add was answered with something else")  # hear it as lost
+        if self._witness is not None:
             if isinstance(marked, Exception) and classify(marked) is Fault.AWAY:
                 # No master any more, or its slot is on its way: as if the wait had been cut off.
                 self._lost(parcels, sent_at, replies)
                 self._pause(Fault.AWAY)
                 return
             doubt = self._witness.doubt(marked, waited)
-        depth = replies.pop()
         self.unanswered -= len(replies)
         self.gate.answered(entering(parcels), depth)
-        kinds = set(map(type, replies))
         if doubt is None and kinds <= PLAIN and (int not in kinds or 0 not in replies):
             for parcel in parcels:
                 parcel.settle()

@@ -23,7 +23,8 @@ from chasquimq.errors import QueueFullError, StoreError, StoreUnavailableError
 from chasquimq.flow.pause import pause
 from chasquimq.happening import Announce, Drained, GivenBack, GroupRecreated, Read
 from chasquimq.store import Jobs, Row, Store
-from chasquimq.store.pipe import Pipe
+from chasquimq.store.jobs import rows_of
+from chasquimq.store.pipe import SHAPE_ERRORS, Pipe
 from chasquimq.store.resp import pack
 from chasquimq.wire.fault import Fault, as_error, classify
 
@@ -188,9 +189,14 @@ class Reader:
             self._blocked = False
         if isinstance(reply, Exception):
             return await self._repair(reply)
+        try:
+            is_paused = self._hold.heard(paused)
+            rows = rows_of(reply[0][1]) if reply is not None else []
+        except SHAPE_ERRORS as error:
+            raise self.link.mangled(error) from error
         self.last_read_at, self.asking_since = self._loop.time(), None
-        self.brake.hear(self._hold.heard(paused))
-        return list(reply[0][1]) if reply else []
+        self.brake.hear(is_paused)
+        return rows
 
     async def _repair(self, reply: Exception) -> list[Row]:
         fault = classify(reply)

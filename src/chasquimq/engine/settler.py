@@ -234,6 +234,8 @@ class Settler:
     # -- answers come back ---------------------------------------------------------------------
 
     def _landed(self, group: Group, replies: list[Any]) -> None:
+        if self._readable(group, replies) < len(replies):
+            raise TypeError("an outcome was answered with something else")  # hear it as lost
         self._in_flight -= 1
         self._events_in_flight -= group.before + group.after
         if isinstance(replies[0], Exception) or isinstance(replies[-1], Exception):
@@ -252,6 +254,18 @@ class Settler:
             at += 1
         self._holdings.release(released)
         self._done()
+
+    def _readable(self, group: Group, replies: list[Any]) -> int:
+        """How many replies, from the first one, have a shape that their commands have."""
+        has_lists = self._jobs.dialect.name == "native"  # those of XACKDEL
+        lists = [False for _ in group.moves] + [has_lists and not one.kept for one in group.batches]
+        for at, may_be_list in enumerate(lists, group.before):
+            if at == len(replies):
+                break
+            is_list = may_be_list and isinstance(replies[at], list)
+            if not is_list and not isinstance(replies[at], (int, Exception)):
+                return at
+        return len(replies)
 
     def _count_unheard(self, group: Group, replies: list[Any]) -> None:
         """Events that Redis would not take. Those that got no answer are counted already."""
@@ -382,6 +396,7 @@ class Settler:
 
     def _lost(self, group: Group, replies: list[Any]) -> None:
         """The connection broke. What was answered before it broke counts; the rest again."""
+        replies = replies[: self._readable(group, replies)]
         missing = group.answers() - len(replies)
         unheard = max(group.before - len(replies), 0)
         self._count_dropped(unheard + min(missing, group.after))

@@ -172,7 +172,8 @@ class Client:
                     self._take(self._socket)
                 # Piece by piece: behind each answer the reader moves all that it was fed.
                 self._reader.feed(self._arrived.popleft())
-        except hiredis.ProtocolError:
+        except (hiredis.ProtocolError, TypeError, MemoryError):
+            # The last two: a map whose key is a list, and a count beyond memory.
             raise ConnectionError("what answers there is no Redis") from None
         return reply
 
@@ -280,7 +281,9 @@ class Client:
 
     def _check_role(self, role: Any) -> None:
         """As `store/dial.py` does: a server that was the master may come back as one."""
-        if not isinstance(role, Exception) and role[0] != b"master":
+        if isinstance(role, Exception):
+            return
+        if not isinstance(role, list) or role[:1] != [b"master"]:
             raise StoreUnavailableError(f"what the Sentinels of {self.address} name is no master")
 
     def _refused(self, command: str, reply: Exception) -> None:

@@ -78,6 +78,8 @@ class Store:
     async def check_rights(self, calls: Calls, who: str) -> None:
         """Raise AccessError if our user may not run one of these. `who`: needs them for what."""
         refused = await self.link.run("may", (self.keys.stream,), asked(calls))
+        if not isinstance(refused, list):
+            raise self.link.mangled(TypeError(f"a list belongs where {type(refused).__name__} is"))
         refuse_without(refused, self.keys, who)
 
     def new_link(self, *, extra_reply_ms: int = 0, prepare: Prepare | None = None) -> Link:

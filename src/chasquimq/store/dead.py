@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from chasquimq import wire
 from chasquimq.job import DeadEntry
-from chasquimq.store.link import Link
+from chasquimq.store.link import Link, reads_replies
 from chasquimq.store.resp import Arg
 from chasquimq.store.walk import LAST
 from chasquimq.wire import Exported, Keys, Revival
@@ -29,6 +29,7 @@ class Replay(NamedTuple):
     taken: int = 0  # they stay: a living job has their unique id
 
 
+@reads_replies
 class DeadLetters:
     def __init__(self, keys: Keys, link: Link) -> None:
         self._keys = keys

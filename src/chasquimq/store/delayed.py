@@ -17,7 +17,7 @@ from typing import NamedTuple
 from chasquimq import lua, wire
 from chasquimq.job import Due
 from chasquimq.store import markers
-from chasquimq.store.link import Link
+from chasquimq.store.link import Link, reads_replies
 from chasquimq.store.markers import Mark
 from chasquimq.store.resp import Arg, pack
 from chasquimq.wire import Keys, decode_name
@@ -45,6 +45,7 @@ class Notice(NamedTuple):
     name: bytes
 
 
+@reads_replies
 class Delayed:
     def __init__(self, keys: Keys, link: Link) -> None:
         self._keys = keys

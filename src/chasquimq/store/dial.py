@@ -155,7 +155,9 @@ class Dialer:
         """Sentinels learn of a failover one by one, and a server that was a master comes back as
         one: nothing may be written to it. Who must not ask hears it with the first write."""
         [role] = replies
-        if not isinstance(role, Exception) and role[0] != b"master":
+        if isinstance(role, Exception):
+            return
+        if not isinstance(role, list) or role[:1] != [b"master"]:
             raise StoreUnavailableError(
                 f"{endpoint}, which the Sentinels of {self.address} name, is no master just now"
             )

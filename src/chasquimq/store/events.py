@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from chasquimq.errors import WireError
-from chasquimq.store.link import Link
+from chasquimq.store.link import Link, reads_replies
 from chasquimq.store.pipe import Pipe, Replies
 from chasquimq.store.resp import pack
 from chasquimq.wire import EventRow, Keys, unpack_event
@@ -17,6 +17,7 @@ Event = tuple[str, EventRow]  # its id, and what it says; a row that is no event
 _NOTHING = EventRow("", None, "", {})
 
 
+@reads_replies
 class Events:
     def __init__(self, keys: Keys, link: Link) -> None:
         self._keys = keys

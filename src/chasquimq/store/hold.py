@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from chasquimq.errors import ArgumentError, ConfigError
-from chasquimq.store.link import Link
+from chasquimq.store.link import Link, reads_replies
 from chasquimq.store.resp import Arg, pack, pairs, text
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import Fault, as_error, classify
@@ -36,6 +36,7 @@ class Unfinished(NamedTuple):
     holders: tuple[tuple[str, int], ...]  # consumers, and how many each has
 
 
+@reads_replies
 class Hold:
     def __init__(self, keys: Keys, link: Link) -> None:
         self.question = pack("EXISTS", keys.paused)  # for a pipe, behind a read; one reply
@@ -54,6 +55,8 @@ class Hold:
         """What the answer to the question means. Who may not ask works on; a server that cannot
         answer now may hold a pause, and is to be asked again."""
         if not isinstance(reply, Exception):
+            if type(reply) is not int:
+                raise TypeError(f"EXISTS was answered with {type(reply).__name__}")
             self._untold = False
             return bool(reply)
         if classify(reply) not in (Fault.ACCESS, Fault.REFUSED):

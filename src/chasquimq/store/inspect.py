@@ -10,7 +10,7 @@ import msgspec
 from chasquimq import lua
 from chasquimq.job import Counts
 from chasquimq.repeat import PAUSED_MS
-from chasquimq.store.link import Link
+from chasquimq.store.link import Link, reads_replies
 from chasquimq.store.resp import pairs, text
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import Fault, as_error, classify
@@ -82,6 +82,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
+@reads_replies
 class Inspect:
     def __init__(self, keys: Keys, link: Link) -> None:
         self._keys = keys

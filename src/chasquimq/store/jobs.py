@@ -14,7 +14,7 @@ from chasquimq.config import MAX_MS, U32, StreamOptions
 from chasquimq.errors import WireError
 from chasquimq.store import markers
 from chasquimq.store.dialect import Dialect
-from chasquimq.store.link import Link
+from chasquimq.store.link import Link, reads_replies
 from chasquimq.store.resp import Arg, bulk, pack, pairs
 from chasquimq.wire import Keys
 from chasquimq.wire.right import RUNNING, asked
@@ -65,6 +65,7 @@ class Memory(NamedTuple):
     seconds: int
 
 
+@reads_replies
 class Jobs:
     def __init__(self, keys: Keys, dialect: Dialect, link: Link, group: str, consumer: str) -> None:
         self.dialect = dialect
@@ -158,7 +159,8 @@ class Jobs:
             args.append(consumer)
         after, told, *rows = await self._link.run("abandoned", (self._keys.stream,), args)
         records = dict(zip(told[::2], told[1::2], strict=True))
-        return Abandoned(after, records, [tuple(row) for row in rows])
+        pending = [(entry_id, owner, int(idle), int(many)) for entry_id, owner, idle, many in rows]
+        return Abandoned(after, records, pending)
 
     async def started_upto(
         self, consumer: bytes, record: bytes, first: int, runs: bytes
@@ -190,7 +192,7 @@ class Jobs:
 
         One script on all servers: `XREADGROUP ... CLAIM` knows no such limit."""
         args: list[Arg] = [self.group, self.consumer, idle_ms, not_after_ms, *ids]
-        return list(await self._link.run("claim", (self._keys.stream, *unless), args))
+        return rows_of(await self._link.run("claim", (self._keys.stream, *unless), args))
 
     async def forget(self, ids: Sequence[bytes]) -> None:
         """Drop pending entries whose bodies are gone, and with them the jobs."""
@@ -200,7 +202,7 @@ class Jobs:
     async def adopt(self, count: int) -> list[Row]:
         """What is pending under our name; for after a read whose reply was lost."""
         keys, args = (self._keys.stream,), (self.group, self.consumer, count)
-        return list(await self._link.run("adopt", keys, args))
+        return rows_of(await self._link.run("adopt", keys, args))
 
     async def last_delivered(self) -> bytes:
         """The newest entry that the group has delivered to anyone."""
@@ -287,6 +289,17 @@ class Jobs:
     async def unblock(self, client_id: int) -> None:
         """End a blocked read on another connection, without losing what it may just get."""
         await self._link.ask("CLIENT", "UNBLOCK", client_id)
+
+
+def rows_of(reply: Any) -> list[Row]:
+    """The rows of a reply; TypeError if they are none. Looks at the first and the last: a reply
+    to another command shows there, and a look at each would cost every job."""
+    if type(reply) is not list:
+        raise TypeError(f"a list of entries belongs where {type(reply).__name__} is")
+    for row in (reply[0], reply[-1]) if reply else ():
+        if len(row) < 2 or type(row[0]) is not bytes or not isinstance(row[1], list | None):
+            raise TypeError("something else is where an entry belongs")
+    return reply
 
 
 def place(entry_id: bytes) -> tuple[int, int]:

@@ -10,19 +10,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import wraps
+from inspect import iscoroutinefunction
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 from chasquimq import lua
 from chasquimq.errors import ChasquiError, StoreUnavailableError
 from chasquimq.store.dial import Dialer
-from chasquimq.store.pipe import Pipe
+from chasquimq.store.pipe import SHAPE_ERRORS, Pipe
 from chasquimq.store.resp import Arg, pack
 from chasquimq.wire.fault import Fault, as_error, classify, words
 
 log = logging.getLogger(__name__)
 
 Prepare = Callable[[Pipe], Awaitable[None]]
+Kind = TypeVar("Kind", bound=type)
 
 
 class Link:
@@ -94,6 +97,23 @@ class Link:
         """What time it is, by the server's clock."""
         seconds, micros = await self.ask("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
+
+    def mangled(self, error: Exception) -> StoreUnavailableError:
+        """A reply had a shape that its command does not have. The replies behind it may belong to
+        other commands, so the connection is closed."""
+        where, kind = self._dialer.address, type(error).__name__
+        log.warning(
+            "closing a connection to %s: a reply has an unexpected shape (%s)",
+            where,
+            kind,
+            exc_info=error,
+        )
+        if self.pipe is not None:
+            self.pipe.close()
+        return StoreUnavailableError(
+            f"a reply from {where} has an unexpected shape ({kind}); the connection was closed and "
+            "will be made anew"
+        )
 
     def no_answer(self) -> StoreUnavailableError:
         where = self._dialer.address
@@ -198,6 +218,27 @@ class Link:
         )
         self._up.set()
         self.on_given_up(self._given_up)
+
+
+def reads_replies(kind: Kind) -> Kind:
+    """A class decorator: its coroutines raise `Link.mangled` where a reply cannot be read."""
+    for name, method in list(vars(kind).items()):
+        if iscoroutinefunction(method):
+            setattr(kind, name, _reading(method))
+    return kind
+
+
+def _reading(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    @wraps(method)
+    async def read(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return await method(self, *args, **options)
+        except ChasquiError:
+            raise
+        except SHAPE_ERRORS as error:
+            raise self._link.mangled(error) from error
+
+    return read
 
 
 def _nothing() -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 from chasquimq import wire
 from chasquimq.errors import WireError
-from chasquimq.store.link import Link
+from chasquimq.store.link import Link, reads_replies
 from chasquimq.wire import Keys
 
 CHUNK = 1_000  # keys per MGET: the server serves nobody else meanwhile
 
 
+@reads_replies
 class Results:
     def __init__(self, keys: Keys, link: Link) -> None:
         self._keys = keys

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from chasquimq import wire
 from chasquimq.errors import WireError
 from chasquimq.repeat import PAUSED_MS, StoredSpec
-from chasquimq.store.link import Link
+from chasquimq.store.link import Link, reads_replies
 from chasquimq.store.resp import Arg
 from chasquimq.wire import Keys
 
@@ -129,6 +129,7 @@ class Fired(NamedTuple):
     over: bool = False
 
 
+@reads_replies
 class Specs:
     def __init__(self, keys: Keys, link: Link) -> None:
         self._keys = keys

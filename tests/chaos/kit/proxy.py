@@ -5,6 +5,7 @@ in order, one by one, also inside a pipelined batch. So a cut means: the server 
 command, the client got every earlier reply, and never this one.
 
     cut(nth, command=)    drop the connection in place of the n-th reply from now on
+    corrupt(nth, reply, command=)   send the bytes `reply` in place of the n-th reply from now on
     black_hole()          nothing passes in either direction, connections stay open
     hold(*needles)        the same for a connection once it sends a request with all of these in it;
                           so one of a client's many can be singled out, and those that replace it
@@ -42,13 +43,23 @@ _UNMATCHED = {"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "MONITOR"}
 class Cut:
     """An order to cut replies, and what came of it."""
 
-    def __init__(self, nth: int, command: str | None, *, every: bool, torn: bool) -> None:
+    def __init__(
+        self,
+        nth: int,
+        command: str | None,
+        *,
+        every: bool = False,
+        torn: bool = False,
+        instead: bytes | None = None,
+    ) -> None:
         if nth < 1:
             raise ValueError(f"replies are counted from 1, got {nth}")
         self.nth = nth
         self.command = command.upper() if command else None
         self.every = every
         self.torn = torn
+        self.instead = instead
+        """These bytes go to the client, and its connection stays."""
         self.seen = 0
         self.done = 0
 
@@ -143,6 +154,12 @@ class Proxy:
         A torn cut lets half of the reply's bytes through first.
         """
         order = Cut(nth, command, every=every, torn=torn)
+        self._cuts = (*self._cuts, order)
+        return order
+
+    def corrupt(self, nth: int, reply: bytes, *, command: str | None = None) -> Cut:
+        """Replace the n-th reply from now on by another one, of one command or of all."""
+        order = Cut(nth, command, instead=reply)
         self._cuts = (*self._cuts, order)
         return order
 
@@ -297,6 +314,9 @@ class Proxy:
                 orders = [order for order in self._cuts if order.takes(name)]
                 if orders:
                     self.cuts.append(name)
+                    if orders[0].instead is not None:
+                        through += orders[0].instead
+                        continue
                     if orders[0].torn:
                         through += reply[: len(reply) // 2]
                     return bytes(through), True
