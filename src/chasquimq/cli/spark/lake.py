@@ -31,7 +31,7 @@ LOOK_S = 0.5
 EXAMPLES = examples(
     "chasqui spark lake mail --lake /data/lake --available-now    once, for cron",
     "chasqui spark lake mail orders --lake /data/lake             until stopped",
-    "chasqui spark lake mail --lake s3a://data/lake --secret-file /run/redis",
+    "chasqui spark lake mail --lake hdfs://data/lake --secret-file /run/redis",
 )
 
 AvailableNow = Annotated[

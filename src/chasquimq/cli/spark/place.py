@@ -26,8 +26,7 @@ Lake = Annotated[
     str | None,
     typer.Option(
         metavar="PATH",
-        help=f"The lake's folder: on this machine, or as Spark names it (hdfs://, s3a://); "
-        f"else ${LAKE_VARIABLE}.",
+        help=f"The lake's folder: on this machine, or on HDFS (hdfs://...); else ${LAKE_VARIABLE}.",
         show_default=False,
     ),
 ]
@@ -59,9 +58,12 @@ Limit = Annotated[int, typer.Option(min=1, help="How many rows to show.")]
 
 
 def the_lake(given: str | None, master: str | None) -> str:
+    from chasquimq.spark.lake.layout import check_atomic
+
     lake = given or os.environ.get(LAKE_VARIABLE)
     if not lake:
         raise ConfigError(f"which lake? Give its folder by --lake, or set ${LAKE_VARIABLE}")
+    check_atomic(lake)
     return the_path(lake, master)
 
 

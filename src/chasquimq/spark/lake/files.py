@@ -1,4 +1,4 @@
-"""Files where Spark keeps them: this machine's disk, HDFS, an object store. On the driver only."""
+"""Files where Spark keeps them: this machine's disk or HDFS. On the driver only."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from chasquimq.errors import ConfigError
+from chasquimq.spark.lake.layout import check_atomic
 
 
 class Entry(NamedTuple):
@@ -18,10 +19,11 @@ class Entry(NamedTuple):
 
 
 class Files:
-    """Below one folder; paths are relative to it. Hadoop's own client, as Spark uses it: whatever
-    Spark can write to, with its credentials."""
+    """Below one folder; paths are relative to it. Hadoop's own client, as Spark uses it, with its
+    credentials; object stores are refused."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
+        check_atomic(root)
         jvm: Any = getattr(spark, "_jvm", None)
         if jvm is None:
             raise ConfigError(
@@ -33,6 +35,7 @@ class Files:
         configuration = spark._jsc.hadoopConfiguration()
         self._system = top.getFileSystem(configuration)
         self.root: str = self._system.makeQualified(top).toString()
+        check_atomic(self.root)  # `fs.defaultFS` may name an object store
         # The older client moves a folder *into* one that is in the way.
         context = jvm.org.apache.hadoop.fs.FileContext
         self._context = context.getFileContext(self._system.getUri(), configuration)

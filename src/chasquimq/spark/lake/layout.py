@@ -18,9 +18,27 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import NamedTuple
 
+from chasquimq.errors import ConfigError
+
 TABLES = ("events", "dlq")
 _BATCH = re.compile(r"batch=([0-9a-f]{8})\.([0-9]{9,})(?:-([0-9]{9,}))?")
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
+_OBJECT_STORES = (
+    *("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "adl"),
+    *("oss", "obs", "cosn", "swift", "oci", "dbfs"),
+)
 _DATE = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
+
+
+def check_atomic(lake: str) -> None:
+    """ConfigError for a place in an object store, where a folder does not move at once."""
+    found = _SCHEME.match(lake)
+    if found and found[1].lower() in _OBJECT_STORES:
+        raise ConfigError(
+            f"a lake cannot be in an object store ({found[1]}:): a rename is not atomic there, so "
+            "rows would be lost when a query is stopped while it moves a folder; keep the lake on "
+            "HDFS (hdfs://...) or on a disk that the driver and all executors share"
+        )
 
 
 class Folder(NamedTuple):
