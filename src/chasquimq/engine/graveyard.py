@@ -27,6 +27,7 @@ from chasquimq.policy.pace import Pace
 from chasquimq.policy.selection import Selection, Which, select
 from chasquimq.store import Store
 from chasquimq.store.dead import PAGE, DeadLetters, DeadRow, Replay, revive
+from chasquimq.store.walk import next_count
 
 __all__ = ["File", "Format", "Graveyard", "Progress", "Which"]
 
@@ -40,18 +41,22 @@ _ENTRY_ID = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
 
 
 class Walk:
-    """The rows that a selection means, oldest first, a page at a time."""
+    """The rows that a selection means, oldest first, a page at a time. A page has as many rows as
+    may be expected to fit into a few megabytes, judged by those before it."""
 
     def __init__(self, dead: DeadLetters, selection: Selection, after: str, size: int) -> None:
         self._dead = dead
         self._selection = selection
         self._after = after
-        self._size = size
+        self._most = self._size = size
         self._until = ""
         self._now_ms = 0
 
     async def begin(self) -> Walk:
-        self._until = await self._dead.last_id() or ""
+        newest = await self._dead.newest()
+        if newest is not None:
+            self._until = newest[0]
+            self._size = min(self._most, next_count(newest[1], 1))
         if self._selection.has_age:
             self._now_ms = await self._dead.clock_ms()
         return self
@@ -64,6 +69,8 @@ class Walk:
                 self._until = ""
             if rows:
                 self._after = rows[-1].entry.dlq_id
+                size = sum(sum(map(len, row.fields)) for row in rows)
+                self._size = min(self._most, next_count(size, len(rows)))
             if meant := [row for row in rows if self._means(row)]:
                 return meant
         return []

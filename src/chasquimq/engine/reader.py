@@ -34,6 +34,7 @@ AGAIN_S = 0.2
 EMPTY_BLOCK_MS = 50  # an empty queue is noticed after so long
 TURN_BLOCK_MS = 500  # a read that shares its turns with claims does not keep them from it for long
 LOOK_S = 0.01
+READ_BYTES = 8_000_000  # about as much as one read brings, once the jobs' size is known
 
 
 class Reader:
@@ -61,6 +62,7 @@ class Reader:
         self._stream = stream
         self._until = until
         self._block_ms = _block_ms(options, until)
+        self._row_bytes = 1.0  # of an entry, as lately read
         # A worker that takes only so many jobs asks for them in one way at a time: what a read
         # may bring and a claim may bring could together be too many.
         self.turn: AbstractAsyncContextManager[object] = (
@@ -181,7 +183,9 @@ class Reader:
         self._blocked = True
         try:
             # Answered right behind the read, whenever that is: what came after a pause is known.
+            count = max(1, min(count, int(READ_BYTES / self._row_bytes)))
             data = self._jobs.read(count, self._block_ms) + self._hold.question
+            before = pipe.received
             reply, paused = await pipe.ask(data, 2)
         except ConnectionError as error:
             raise StoreUnavailableError(str(error)) from None
@@ -196,6 +200,10 @@ class Reader:
             raise self.link.mangled(error) from error
         self.last_read_at, self.asking_since = self._loop.time(), None
         self.brake.hear(is_paused)
+        if rows:
+            # Small ones in between do not make us forget at once how large others are.
+            size = (pipe.received - before) / len(rows)
+            self._row_bytes = max(size, self._row_bytes / 2)
         return rows
 
     async def _repair(self, reply: Exception) -> list[Row]:

@@ -43,10 +43,10 @@ class DeadLetters:
         rows = await self._link.ask("XRANGE", self._keys.dlq, start, until, "COUNT", count)
         return [DeadRow(wire.unpack_dead(dlq_id, fields), fields) for dlq_id, fields in rows]
 
-    async def last_id(self) -> str | None:
-        """The newest row's."""
+    async def newest(self) -> tuple[str, int] | None:
+        """The id of the newest row, and how many bytes it has."""
         rows = await self._link.ask("XREVRANGE", self._keys.dlq, END, "-", "COUNT", 1)
-        return rows[0][0].decode() if rows else None
+        return (rows[0][0].decode(), sum(map(len, rows[0][1]))) if rows else None
 
     async def clock_ms(self) -> int:
         return await self._link.clock_ms()

@@ -62,6 +62,7 @@ class Pipe(asyncio.Protocol):
         self.on_silent: Callable[[], None] = _nothing  # it was given up for want of an answer
         self.on_push: Callable[[Any], None] | None = None  # replies nobody waits for (subscribe)
         self.reply_s = reply_s
+        self.received = 0  # bytes
         self._buffer_bytes = buffer_bytes
         self._reader = hiredis.Reader(replyError=self._error, notEnoughData=MORE)
         self._retiring = False
@@ -131,6 +132,7 @@ class Pipe(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         reader, flights = self._reader, self._flights
         parsing, answered = True, None
+        self.received += len(data)
         try:
             reader.feed(data)
             gets = reader.gets
