@@ -11,6 +11,7 @@ import pytest
 from chasquimq import wire
 from chasquimq.config import U32
 from chasquimq.errors import StoreUnavailableError
+from tests.chaos.kit.proxy import Proxy
 from tests.store.shelf import GROUP, Shelf, claim, envelope, member
 
 BEFALLS = ["add", "read", "ack", "ack", "ack", "give back", "delete", "delete", "trim"]
@@ -53,6 +54,20 @@ async def test_renewing_tells_what_was_lost_and_does_not_steal_it_back(shelf: Sh
     shelf.redis.xdel(shelf.keys.stream, ids[2])
     assert await jobs.renew(shelf.link, ids) == ids[:3]
     assert shelf.pending() == {ids[0]: ("thief", 2), ids[3]: ("me", 1)}
+
+
+async def test_an_answer_of_another_shape_breaks_the_connection_that_asked(shelf: Shelf) -> None:
+    """Not the other one, which belongs to the event loop of another thread."""
+    jobs = await shelf.join()
+    ids, own = shelf.deliver(b"a"), shelf.link.pipe
+    with Proxy(shelf.server.server.port) as proxy:
+        link = await shelf.new_link(proxy.url)
+        for reply in (b":1\r\n", b"*0\r\n", b"*1\r\n$1\r\nx\r\n"):
+            proxy.corrupt(1, reply, command="EVALSHA")
+            with pytest.raises(StoreUnavailableError, match="unexpected shape"):
+                await jobs.renew(link, ids)
+            assert await jobs.renew(link, ids) == []
+        assert link.reconnects == 3 and shelf.link.pipe is own
 
 
 async def test_renewing_touches_nothing_that_was_not_named(shelf: Shelf) -> None:

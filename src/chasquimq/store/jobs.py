@@ -15,6 +15,7 @@ from chasquimq.errors import WireError
 from chasquimq.store import markers
 from chasquimq.store.dialect import Dialect
 from chasquimq.store.link import Link, reads_replies
+from chasquimq.store.pipe import SHAPE_ERRORS
 from chasquimq.store.resp import Arg, bulk, pack, pairs
 from chasquimq.wire import Keys
 from chasquimq.wire.right import RUNNING, asked
@@ -250,9 +251,15 @@ class Jobs:
         lost: list[bytes] = []
         ours: list[Arg] = [self.group, self.consumer, young_ms, self._keys.started, started]
         while True:
-            looked_at, *gone = await link.run("renew", (self._keys.stream,), [*ours, *ids])
+            reply = await link.run("renew", (self._keys.stream,), [*ours, *ids])
+            try:
+                looked_at, *gone = reply
+                if ids and looked_at < 1:
+                    raise ValueError(f"looked at {looked_at} of {len(ids)}")
+                ids = ids[looked_at:]
+            except SHAPE_ERRORS as error:
+                raise link.mangled(error) from error  # not our own link, which is another loop's
             lost += gone
-            ids = ids[looked_at:]
             if not ids:
                 return lost
 

@@ -221,7 +221,8 @@ class Link:
 
 
 def reads_replies(kind: Kind) -> Kind:
-    """A class decorator: its coroutines raise `Link.mangled` where a reply cannot be read."""
+    """A class decorator: its coroutines raise `Link.mangled` where a reply cannot be read. They use
+    the link `self._link`; one that uses another link has to raise that one's error itself."""
     for name, method in list(vars(kind).items()):
         if iscoroutinefunction(method):
             setattr(kind, name, _reading(method))
