@@ -18,8 +18,8 @@ NOWHERE = "redis://127.0.0.1:1"
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({}, ConfigError, "give delay_ms or delay"),
     ({"delay_ms": 5, "delay": 5}, ConfigError, "not both"),
-    ({"delay_ms": -1}, ConfigError, "must not be negative"),
-    ({"delay": timedelta(seconds=-1)}, ConfigError, "must not be negative"),
+    ({"delay_ms": -1}, ConfigError, "must be finite non-negative"),
+    ({"delay": timedelta(seconds=-1)}, ConfigError, "must be finite non-negative"),
     ({"delay_ms": float("nan")}, ConfigError, "must be finite"),
     ({"delay_ms": "5"}, ArgumentError, "a number of ms, a timedelta or a datetime, got str"),
     ({"delay_ms": True}, ArgumentError, "got bool"),
