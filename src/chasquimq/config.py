@@ -27,6 +27,7 @@ Durability = Literal["memory", "local", "replicated"]
 EventKinds = Literal["all", "outcomes"]
 
 U32 = 2**32 - 1
+ADD_TIMEOUT_MS = 15_000
 MAX_MS = 2**53 - 1  # beyond it a sorted set's score, a double, loses whole milliseconds
 
 
@@ -127,6 +128,9 @@ class ProducerOptions(Options, frozen=True):
     max_delay_secs: int = 2_592_000
     max_payload_bytes: int = 1_048_576
     chunk: int = 64
+    # How long an add may take. None: ADD_TIMEOUT_MS, longer where a durable add needs longer, and
+    # time in which on_full="wait" waits for room does not count.
+    add_timeout_ms: int | None = None
     durable: DurabilityOptions = DurabilityOptions()
     events: EventOptions = EventOptions()
     stream: StreamOptions = StreamOptions()
@@ -135,6 +139,8 @@ class ProducerOptions(Options, frozen=True):
     def __post_init__(self) -> None:
         at_least(self, 1, "max_stream_len", "max_payload_bytes", "chunk")
         at_least(self, 0, "max_delay_secs")
+        if self.add_timeout_ms is not None:
+            within(self, "add_timeout_ms", 1, MAX_MS)
         one_of("on_full", self.on_full, ("raise", "wait", "trim"))
 
     @property

@@ -135,8 +135,9 @@ class QueueFullError(_Outcomes):
 class UnconfirmedError(_Outcomes):
     """What was asked for is not known to be so. `accepted` tells what is known of the job `job_id`:
 
-    None    the connection broke before the answer came: the job may be in, or not. Adding it again
-            is safe only with a `job_id` of the caller's, which makes the second add a no-op
+    None    the connection broke, or `add_timeout_ms` passed, before the answer came: the job may be
+            in, or not. Adding it again is safe only with a `job_id` of the caller's, which makes
+            the second add a no-op
     True    a durable add: the job is in the server's memory, but the disk or the replicas did not
             confirm in time. Adding it again with `job_id=error.job_id` is safe
     """

@@ -68,6 +68,7 @@ class Queue(Care):
         on_full: OnFull | None = None,
         max_delay_secs: int | None = None,
         max_payload_bytes: int | None = None,
+        add_timeout_ms: int | None = None,
         events_enabled: bool = True,
         events_max_stream_len: int | None = None,
         waiting_events: bool = False,
@@ -95,6 +96,7 @@ class Queue(Care):
             on_full=on_full,
             max_delay_secs=max_delay_secs,
             max_payload_bytes=max_payload_bytes,
+            add_timeout_ms=add_timeout_ms,
             durable=given(
                 DurabilityOptions,
                 durability=durability,
@@ -189,10 +191,15 @@ class Queue(Care):
         told: Order | None
         if bare and live is not None and live.is_plain:
             raw_name, payload = plain(name, data, self._options)
+            since = None
             if not live.gate.has_room(1):
-                await live.gate.admit(1)
-            new_id, answer = live.send_plain(raw_name, payload, created_ms)
-            told = await answer
+                since = await live.gate.admit(1, session.loop.time())
+            new_id, answer = live.send_plain(raw_name, payload, created_ms, since)
+            try:
+                told = await answer
+            except asyncio.CancelledError:
+                live.withdraw()
+                raise
         else:
             ready = draft(
                 name,
@@ -277,7 +284,7 @@ class Queue(Care):
         ]
         for job in added:
             job._queue = self
-        await order.future
+        await session.settled(order)
         for place in order.duplicates:
             added[place].duplicate = True
         raise_for(order, added)

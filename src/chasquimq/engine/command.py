@@ -21,6 +21,8 @@ SCRIPTS = ("schedule", "add_once", "add_unique")
 _HOLE = b"?" * 26  # where a form has the id
 _HEADS = [wire.bin_header(size) for size in range(256)]
 
+_PLAIN = b"$4\r\nXADD"
+
 # A command, and for how many seconds after it was first sent the server would recognise it; 0:
 # sent twice, it could come in twice.
 Written = tuple[bytes, float]
@@ -145,6 +147,12 @@ class Scribe:
             self._names = {b"": b"\r\n"}
         part = self._names[name] = b"\r\n$1\r\nn\r\n$%d\r\n%b\r\n" % (len(name), name)
         return part
+
+
+def is_own(command: bytes) -> bool:
+    """Whether the server knows this add by its id, also when another add brings the id again."""
+    plain = command.startswith(_PLAIN, command.find(b"$"))
+    return not plain or b":own\r\n" in command.partition(b"*\r\n")[0]
 
 
 def _safely(seconds: float) -> float:

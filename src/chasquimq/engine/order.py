@@ -10,6 +10,7 @@ from chasquimq.errors import ChasquiError, UnconfirmedError
 from chasquimq.store.durability import IN_MEMORY, Doubt
 
 _NONE: frozenset[int] = frozenset()
+FOREVER = float("inf")  # since when nobody waits
 _NO_ERRORS: dict[int, ChasquiError] = {}  # never written to: of most orders there are none
 
 
@@ -69,7 +70,10 @@ class Order:
 class Parcel:
     """A few commands of one order that share their fate when the connection breaks."""
 
-    __slots__ = ("commands", "enters", "first", "memory_s", "order", "said", "until")
+    __slots__ = (
+        *("commands", "enters", "first", "memory_s", "order"),
+        *("refusal", "said", "since", "until"),
+    )
 
     def __init__(
         self,
@@ -78,6 +82,7 @@ class Parcel:
         commands: list[bytes],
         memory_s: float,
         enters: bool,
+        since: float,
         until: float | None = None,
     ) -> None:
         self.order = order
@@ -85,7 +90,9 @@ class Parcel:
         self.commands = commands
         self.memory_s = memory_s  # so long, sent twice, it comes in once; 0: never
         self.enters = enters  # the stream at once, where there must be room
+        self.since = since  # when its caller began to wait
         self.until = until  # it was sent, and may be sent again until then
+        self.refusal: Exception | None = None  # the last answer, where it goes again after one
         self.said: Any = None  # the answer to its only command when that was sent before
 
     def settle(self) -> None:
@@ -108,10 +115,20 @@ class Parcel:
     def split(self) -> list[Parcel]:
         if len(self.commands) == 1:
             return [self]
+        how = self.memory_s, self.enters, self.since, self.until
         return [
-            Parcel(self.order, self.first + at, [command], self.memory_s, self.enters, self.until)
+            Parcel(self.order, self.first + at, [command], *how)
             for at, command in enumerate(self.commands)
         ]
+
+    def left_alone(self) -> Parcel:
+        """The same commands on their way, for nobody: what their callers hear they have heard."""
+        order = Order(self.order.count, _nobody(self.order.future), self.order.ids)
+        return Parcel(order, self.first, self.commands, 0.0, self.enters, FOREVER)
+
+    def still_wanted(self) -> bool:
+        """Whether somebody still waits for it."""
+        return not self.order.future.done()
 
 
 class Crowd:
@@ -119,14 +136,15 @@ class Crowd:
     in, and then their futures are all they ever need: an object more for each would cost more
     than its place in these lists."""
 
-    __slots__ = ("answers", "commands", "enters", "ids", "memory_s", "until")
+    __slots__ = ("answers", "commands", "enters", "ids", "memory_s", "since", "until")
 
-    def __init__(self, memory_s: float, enters: bool) -> None:
+    def __init__(self, memory_s: float, enters: bool, since: float) -> None:
         self.answers: list[Answer] = []
         self.ids: list[str] = []
         self.commands: list[bytes] = []
         self.memory_s = memory_s
         self.enters = enters
+        self.since = since  # when the first of their callers began to wait
         self.until: float | None = None  # what was sent goes again by itself, as a parcel
 
     def join(self, answer: Answer, job_id: str, command: bytes) -> None:
@@ -141,10 +159,32 @@ class Crowd:
 
     def split(self) -> list[Parcel]:
         rows = zip(self.answers, self.ids, self.commands, strict=True)
+        how = self.memory_s, self.enters, self.since
         return [
-            Parcel(Order(1, answer, (job_id,)), 0, [command], self.memory_s, self.enters)
+            Parcel(Order(1, answer, (job_id,)), 0, [command], *how)
             for answer, job_id, command in rows
         ]
+
+    def left_alone(self) -> Parcel:
+        """As of a Parcel."""
+        order = Order(len(self.ids), _nobody(self.answers[0]), self.ids)
+        return Parcel(order, 0, self.commands, 0.0, self.enters, FOREVER)
+
+    def still_wanted(self) -> bool:
+        """Take out those for which nobody waits any more; whether some are left."""
+        rows = zip(self.answers, self.ids, self.commands, strict=True)
+        kept = [row for row in rows if not row[0].done()]
+        self.answers = [row[0] for row in kept]
+        self.ids = [row[1] for row in kept]
+        self.commands = [row[2] for row in kept]
+        return bool(kept)
+
+
+def _nobody(answer: Answer) -> Answer:
+    """A future that nobody waits for, of the same loop."""
+    future: Answer = answer.get_loop().create_future()
+    future.cancel()
+    return future
 
 
 def entering(parcels: Sequence[Parcel | Crowd]) -> int:

@@ -4,7 +4,9 @@
 2. a draft becomes a command, commands wait in line, the line is written in chunks, never more
    un-answered than the server remembers ids for;
 3. answers settle orders. A connection that breaks: what the server would recognise is sent
-   again, for the rest nobody knows, and the caller is told so.
+   again, for the rest nobody knows, and the caller is told so;
+4. a caller waits no longer than `deadline`: a look every tick finds those that waited too long.
+   What was not sent leaves the line, and what was sent is not sent again.
 
 With a witness (durable adds) each write ends with a wait, and only one is on its way: what comes in
 meanwhile gathers, and goes out together with one wait for all.
@@ -22,10 +24,11 @@ from typing import Any
 
 from chasquimq import wire
 from chasquimq.config import ProducerOptions
-from chasquimq.engine.command import SCRIPTS, Scribe
+from chasquimq.engine.command import SCRIPTS, Scribe, is_own
+from chasquimq.engine.deadline import Deadline
 from chasquimq.engine.gate import Gate
 from chasquimq.engine.herald import Herald, Observe
-from chasquimq.engine.order import Answer, Crowd, Order, Parcel, entering
+from chasquimq.engine.order import FOREVER, Answer, Crowd, Order, Parcel, entering
 from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError
 from chasquimq.happening import Happening, Reconnected, Refused
 from chasquimq.job import Draft
@@ -41,6 +44,7 @@ GOODBYE_S = 5.0
 PORTABLE_WINDOW = 5_000
 PLAIN = frozenset((bytes, int))  # the types of answers that are no errors
 ANSWERS = (bytes, int, Exception)
+LOOK_S = 0.02
 CROWD = 50  # so many single adds do not wait for the turn to end: the server works meanwhile
 
 
@@ -76,12 +80,19 @@ class Producer:
             self._write = self._scribe.write_own
         self._mint = wire.Mint()
         self._line: deque[Parcel | Crowd] = deque()
-        self._crowd = Crowd(-1.0, True)  # which the next single add joins, if it waits in line
+        self._sent: deque[list[Parcel | Crowd]] = deque()  # written and not answered
+        self._deadline = Deadline(options, store.dialer.address, durable=witness is not None)
+        self._sweeping: asyncio.TimerHandle | None = None  # armed while somebody waits
+        self._tick_at = 0.0  # of its last turn: what came in since waits since then, at the most
+        self._withdrawn = False  # somebody waits no more for what may still be in line
+        self._overslept = False  # that look came too late
+        # Which the next single add joins, if it waits in line.
+        self._crowd = Crowd(-1.0, True, FOREVER)
         self._quiet: asyncio.Future[None] | None = None  # someone waits for all answers
         self._window = PORTABLE_WINDOW
         self._chunk = options.chunk if witness is None else PORTABLE_WINDOW
         self.unanswered = 0
-        self.gate = Gate(store, options, self)
+        self.gate = Gate(store, options, self, self._deadline)
         self._after = pack("XLEN", store.keys.stream)  # what follows the jobs of a write
         self._after_answers = 1
         self._goodbye_s = GOODBYE_S
@@ -132,49 +143,65 @@ class Producer:
                 self._quiet = self._loop.create_future()
                 await asyncio.wait([self._quiet], timeout=self._goodbye_s)
         finally:
+            if self._sweeping is not None:
+                self._sweeping.cancel()
             self._abandon(ShutdownError("the queue was closed before this job was sent"))
             if self._herald is not None:
                 await self._herald.close()
             await self.link.close()
 
     def send(
-        self, drafts: Sequence[Draft], now_ms: int, *, plain: bool = False
+        self,
+        drafts: Sequence[Draft],
+        now_ms: int,
+        since: float | None = None,
+        *,
+        plain: bool = False,
     ) -> tuple[list[str], Order]:
         """Send admitted drafts as one order; answers their ids, and what to wait for. `plain`: none
-        of them has an option."""
+        of them has an option. `since`: when the caller began to wait, if that was not just now."""
         if self.closing:
             raise _closed()
         order = Order(len(drafts), self._loop.create_future())
         plain = plain and self._forms
-        ids = (self._enqueue_plain if plain else self._enqueue)(order, drafts, now_ms)
+        since = self._ticking() if since is None else since
+        ids = (self._enqueue_plain if plain else self._enqueue)(order, drafts, now_ms, since)
         if self._herald is not None:
             self._herald.promise(order.future, ids, drafts)
         return ids, order
 
-    def send_one(self, draft: Draft, now_ms: int) -> tuple[str, Answer]:
+    def send_one(self, draft: Draft, now_ms: int, since: float | None = None) -> tuple[str, Answer]:
         """The same for a single draft."""
         if self.closing:
             raise _closed()
         job_id = draft.own_id or self._mint.one(now_ms)
         command, memory_s = self._write(job_id, draft, now_ms, self._scribe.tail(now_ms))
         text_id = job_id.decode()
-        answer = self._join(text_id, command, memory_s, draft.due is None)
+        answer = self._join(text_id, command, memory_s, draft.due is None, since)
         if self._herald is not None:
             self._herald.promise(answer, (text_id,), (draft,))
         return text_id, answer
 
-    def send_plain(self, name: bytes, payload: bytes, now_ms: int) -> tuple[str, Answer]:
+    def send_plain(
+        self, name: bytes, payload: bytes, now_ms: int, since: float | None = None
+    ) -> tuple[str, Answer]:
         """The same for a job that has no options, as most have none. Only if `is_plain`."""
         if self.closing:
             raise _closed()
         job_id, scribe = self._mint.one(now_ms), self._scribe
         text_id = job_id.decode()
         command = scribe.fill(job_id, name, payload, scribe.tail(now_ms))
-        return text_id, self._join(text_id, command, scribe.plain_s, True)
+        return text_id, self._join(text_id, command, scribe.plain_s, True, since)
+
+    def withdraw(self) -> None:
+        """Somebody waits no more for an answer: what is still in line for it is not sent."""
+        self._withdrawn = True
 
     # -- drafts become commands --------------------------------------------------------------------
 
-    def _enqueue(self, order: Order, drafts: Sequence[Draft], now_ms: int) -> list[str]:
+    def _enqueue(
+        self, order: Order, drafts: Sequence[Draft], now_ms: int, since: float
+    ) -> list[str]:
         # Never more in one write than may be un-answered: all of it may have to be sent again.
         chunk = min(self._chunk, self._window)
         minted = self._mint.many(now_ms, len(drafts)) if len(drafts) > 1 else None
@@ -188,14 +215,16 @@ class Producer:
             command, memory_s = write(job_id, draft, now_ms, tail)
             its_kind = memory_s, draft.due is None
             if commands and (its_kind != kind or len(commands) == chunk):
-                self._push(Parcel(order, place - len(commands), commands, *kind))
+                self._push(Parcel(order, place - len(commands), commands, *kind, since))
                 commands = []
             kind = its_kind
             commands.append(command)
-        self._push(Parcel(order, len(drafts) - len(commands), commands, *kind))
+        self._push(Parcel(order, len(drafts) - len(commands), commands, *kind, since))
         return ids
 
-    def _enqueue_plain(self, order: Order, drafts: Sequence[Draft], now_ms: int) -> list[str]:
+    def _enqueue_plain(
+        self, order: Order, drafts: Sequence[Draft], now_ms: int, since: float
+    ) -> list[str]:
         """The same for drafts without any options."""
         chunk, tail = min(self._chunk, self._window), self._scribe.tail(now_ms)
         order.ids = ids = []
@@ -204,14 +233,22 @@ class Producer:
             minted = self._mint.many(now_ms, len(some))  # not all at once: these go out before
             ids += [job_id.decode() for job_id in minted]
             commands, memory_s = self._scribe.write_plain(zip(minted, some, strict=True), tail)
-            self._push(Parcel(order, first, commands, memory_s, True))
+            self._push(Parcel(order, first, commands, memory_s, True, since))
         return ids
 
     # -- the line goes out -----------------------------------------------------------------------
 
-    def _join(self, job_id: str, command: bytes, memory_s: float, enters: bool) -> Answer:
+    def _join(
+        self, job_id: str, command: bytes, memory_s: float, enters: bool, since: float | None
+    ) -> Answer:
         """A single command into the line, with others of its kind; what to wait for."""
         answer: Answer = self._loop.create_future()
+        if since is not None:  # not with others: they would wait as long as this one has already
+            crowd = Crowd(memory_s, enters, since)
+            crowd.join(answer, job_id, command)
+            self._ticking()
+            self._push(crowd)
+            return answer
         crowd, line = self._crowd, self._line
         size = len(crowd.commands)
         alike = crowd.memory_s == memory_s and crowd.enters is enters
@@ -220,7 +257,7 @@ class Producer:
             if size + 1 == CROWD:
                 self._flush()
         else:
-            self._crowd = Crowd(memory_s, enters)
+            self._crowd = Crowd(memory_s, enters, self._ticking())
             self._crowd.join(answer, job_id, command)
             # Who came in company last time does so again: the first one waits for the others.
             self._push(self._crowd, alone=size < 2)
@@ -240,6 +277,8 @@ class Producer:
 
     def _flush(self) -> None:
         self._scheduled = False
+        if self._withdrawn:
+            self._prune()
         line, chunk, now = self._line, self._chunk, self._loop.time()
         while line:
             pipe = self.link.pipe
@@ -267,6 +306,7 @@ class Producer:
             self.gate.left(entering(parcels))
             data = [command for parcel in parcels for command in parcel.commands]
             data.append(self._after)
+            self._sent.append(parcels)
             landed, lost = partial(self._landed, parcels, now), partial(self._lost, parcels, now)
             pipe.send(b"".join(data), count + self._after_answers, landed, lost)
 
@@ -296,6 +336,7 @@ class Producer:
                 self._pause(Fault.AWAY)
                 return
             doubt = self._witness.doubt(marked, waited)
+        self._sent.remove(parcels)
         self.unanswered -= len(replies)
         self.gate.answered(entering(parcels), depth)
         if doubt is None and kinds <= PLAIN and (int not in kinds or 0 not in replies):
@@ -324,7 +365,9 @@ class Producer:
                     parcel.order.doubted(parcel.first, doubt)
                 continue
             fault = classify(reply)
-            if fault in (Fault.AWAY, Fault.SCRIPT) and not self.closing:
+            passes = fault in (Fault.AWAY, Fault.SCRIPT)
+            if passes and not self.closing and parcel.still_wanted():
+                parcel.refusal = reply
                 again.append(parcel)  # an error is an answer: it is not in, so it may go again
                 passing.add(fault)
             elif parcel.until is not None:
@@ -340,6 +383,7 @@ class Producer:
 
     def _lost(self, parcels: list[Parcel | Crowd], sent_at: float, replies: list[Any]) -> None:
         """The connection broke: what was answered counts, what is safe goes again."""
+        self._sent.remove(parcels)
         total = sum(len(parcel.commands) for parcel in parcels)
         self.unanswered -= total
         self.gate.answered(entering(parcels))
@@ -352,7 +396,7 @@ class Producer:
             answered = []
         again: list[Parcel] = []
         for parcel in single[len(answered) :]:
-            if not parcel.memory_s or self.closing:
+            if not parcel.memory_s or self.closing or not parcel.still_wanted():
                 self._forgotten(parcel)
                 continue
             if parcel.until is None:
@@ -367,6 +411,66 @@ class Producer:
         """It was sent, and must not be sent again: the server might not recognise it."""
         for one in parcel.split():
             one.order.lost(one.first)
+        self._rest()
+
+    # -- nobody waits for ever -------------------------------------------------------------------
+
+    def _ticking(self) -> float:
+        """Since when a caller that comes now waits, not later than it does; a look will come."""
+        if self._sweeping is None:
+            self._tick_at = self._loop.time()
+            self._sweeping = self._loop.call_later(self._deadline.tick_s, self._sweep)
+        return self._tick_at
+
+    def _sweep(self) -> None:
+        now, last = self._loop.time(), self._tick_at
+        self._sweeping = None
+        self._tick_at = now
+        if self._withdrawn:
+            self._prune()
+        self._crowd = Crowd(-1.0, True, FOREVER)  # who comes now waits since now
+        if now - last > 2 * self._deadline.tick_s and not self._overslept:
+            # Something kept the event loop busy: answers that have come are heard first.
+            self._overslept = True
+            self._sweeping = self._loop.call_later(LOOK_S, self._sweep)
+            return
+        self._overslept = False
+        self._end_waits(now - self._deadline.s)
+        if self._line or self._sent:
+            self._sweeping = self._loop.call_later(self._deadline.tick_s, self._sweep)
+
+    def _end_waits(self, late: float) -> None:
+        """Tell callers that have waited since before `late` what is known of their jobs."""
+        for parcels in self._sent:
+            for at, parcel in enumerate(parcels):
+                if parcel.since <= late:
+                    parcels[at] = parcel.left_alone()
+                    for one in parcel.split():
+                        self._unanswered(one)
+        if not any(parcel.since <= late for parcel in self._line):
+            return
+        waiting = list(self._line)
+        self._line.clear()
+        self._line.extend([parcel for parcel in waiting if parcel.since > late])
+        for parcel in waiting:
+            if parcel.since <= late:
+                for one in parcel.split():
+                    if one.until is not None:
+                        self._unanswered(one)
+                    else:
+                        one.order.fail(one.first, self._deadline.unsent(one.refusal))
+        self._rest()
+
+    def _unanswered(self, parcel: Parcel) -> None:
+        again_s = parcel.memory_s if is_own(parcel.commands[0]) else 0.0
+        job_id = parcel.order.ids[parcel.first]
+        parcel.order.fail(parcel.first, self._deadline.unanswered(job_id, again_s))
+
+    def _prune(self) -> None:
+        self._withdrawn = False
+        waiting = list(self._line)
+        self._line.clear()
+        self._line.extend([parcel for parcel in waiting if parcel.still_wanted()])
         self._rest()
 
     def _rest(self) -> None:

@@ -144,7 +144,7 @@ class Recurring:
         return spec
 
     async def _write(self, spec: StoredSpec, data: Any) -> Job:
-        await self._timetable().upsert(spec)
+        await self._here().upsert(spec)
         return Job(spec.key, spec.job_name, data, 0, now_ms())
 
     def _timetable(self) -> Timetable:

@@ -13,9 +13,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from chasquimq.config import Durability, ProducerOptions, check_durability
+from chasquimq.engine.deadline import Deadline
 from chasquimq.engine.herald import Observe
 from chasquimq.engine.order import Order
 from chasquimq.engine.producer import Producer
+from chasquimq.engine.timetable import Timetable
 from chasquimq.errors import (
     QueueFullError,
     ShutdownError,
@@ -25,6 +27,7 @@ from chasquimq.errors import (
 )
 from chasquimq.happening import Reconnected
 from chasquimq.job import Draft
+from chasquimq.repeat import StoredSpec
 from chasquimq.store import Store, Witness
 from chasquimq.trace import Batch, Tracing
 from chasquimq.wire import decode_name
@@ -90,7 +93,12 @@ class Session:
             witness = Witness(level, options.durable, self._store.keys)
         traced = self._tracing is not None
         producer = Producer(
-            self._store, options, self._producer_id, self._observe, witness, traced=traced
+            self._store,
+            options,
+            self._producer_id,
+            self._observe,
+            witness,
+            traced=traced,
         )
         await producer.open()
         self._store.link.on_mended = partial(producer.tell, Reconnected("requests"))
@@ -123,11 +131,36 @@ class Session:
         if self._tracing is not None:
             [job_id], order = await self.send_traced([draft], created_ms, durability, "add")
             return job_id, order
-        producer = await self.producer(durability)
-        if draft.due is None and not producer.gate.has_room(1):
-            await producer.gate.admit(1)
-        job_id, answer = producer.send_one(draft, created_ms)
-        return job_id, await answer
+        producer, since = await self._ready(durability, 1 if draft.due is None else 0)
+        job_id, answer = producer.send_one(draft, created_ms, since)
+        try:
+            return job_id, await answer
+        except asyncio.CancelledError:
+            producer.withdraw()
+            raise
+
+    async def settled(self, order: Order) -> None:
+        """Wait for the outcome of each of its jobs."""
+        try:
+            await order.future
+        except asyncio.CancelledError:
+            self.withdraw()
+            raise
+
+    def withdraw(self) -> None:
+        """A caller waits no more: what is still in line for it is not sent."""
+        for producer in self._producers.values():
+            producer.withdraw()
+
+    async def upsert(self, spec: StoredSpec) -> None:
+        """Write a spec, in no more time than an add may take."""
+        deadline = self._deadline("memory")
+        try:
+            async with asyncio.timeout(deadline.s):
+                await Timetable(self.store).upsert(spec)
+        except TimeoutError:
+            sent = self._opened and self._store.link.pipe is not None
+            raise deadline.unwritten(spec.key, sent=sent) from None
 
     async def send_traced(
         self,
@@ -144,7 +177,7 @@ class Session:
         send = self._send if operation == "add" else self.send
         try:
             ids, order = await send(drafts, created_ms, durability)
-            await order.future
+            await self.settled(order)
         except BaseException as error:
             sending.failed(error)
             raise
@@ -159,10 +192,36 @@ class Session:
         *,
         plain: bool = False,
     ) -> tuple[list[str], Order]:
-        producer = await self.producer(durability)
         now = len(drafts) if plain else sum([draft.due is None for draft in drafts])
-        await producer.gate.admit(now)
-        return producer.send(drafts, created_ms, plain=plain)
+        producer, since = await self._ready(durability, now)
+        return producer.send(drafts, created_ms, since, plain=plain)
+
+    async def _ready(
+        self, durability: Durability | None, entering: int
+    ) -> tuple[Producer, float | None]:
+        """The producer, open and with room for so many; and since when the caller waits, None: it
+        did not."""
+        level = self._options.durable.durability if durability is None else durability
+        check_durability(level)
+        producer = self._producers.get(level)
+        if producer is not None and (not entering or producer.gate.has_room(entering)):
+            return producer, None
+        since = self.loop.time()
+        if producer is None:
+            producer = await self._in_time(level, since)
+        return producer, await producer.gate.admit(entering, since)
+
+    async def _in_time(self, level: Durability, since: float) -> Producer:
+        """The producer, opened before the caller has waited for too long."""
+        deadline = self._deadline(level)
+        try:
+            async with asyncio.timeout_at(since + deadline.s):
+                return await self.producer(level)
+        except TimeoutError:
+            raise deadline.unopened() from None
+
+    def _deadline(self, level: Durability) -> Deadline:
+        return Deadline(self._options, self._store.dialer.address, durable=level != "memory")
 
     async def close(self) -> None:
         async with self._opening:

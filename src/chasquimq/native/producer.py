@@ -59,6 +59,7 @@ class Producer:
         on_full: OnFull | None = None,
         max_delay_secs: int | None = None,
         max_payload_bytes: int | None = None,
+        add_timeout_ms: int | None = None,
         events_enabled: bool = True,
         events_max_stream_len: int | None = None,
         tls: bool = False,
@@ -79,6 +80,7 @@ class Producer:
             on_full=on_full,
             max_delay_secs=max_delay_secs,
             max_payload_bytes=max_payload_bytes,
+            add_timeout_ms=add_timeout_ms,
             events=given(EventOptions, enabled=events_enabled, max_len=events_max_stream_len),
             connect=connect,
         )
@@ -219,7 +221,7 @@ class Producer:
             missed_fires=spec.get("missed_fires"),
             key=spec.get("key"),
         )
-        await Timetable(self._here().store).upsert(stored)
+        await self._here().upsert(stored)
         return stored.key
 
     async def list_repeatable(self, limit: int) -> list[dict[str, Any]]:
@@ -288,7 +290,7 @@ class Producer:
             return []
         send = session.send if self._tracing is None else session.send_traced
         ids, order = await send(drafts, now_ms())
-        await order.future
+        await session.settled(order)
         raise_for(order, ids)
         return ids
 
