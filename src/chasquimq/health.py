@@ -18,11 +18,13 @@ PULSE_S = 1.0  # between two times that a worker tells its metrics sinks how it 
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """`silent_s` is how long its oldest question has been unanswered, beyond what it may wait."""
+    """`silent_s` is how long its oldest question has been unanswered, beyond what it may wait;
+    `trouble` is why the last try to reconnect failed."""
 
     up: bool
     reconnects: int = 0
     silent_s: float = 0.0
+    trouble: str = ""
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +90,8 @@ def _problems(health: Health) -> tuple[str, ...]:
     ]
     for name, connection in health.connections.items():
         if not connection.up:
-            problems.append(f"the connection of {name} is down")
+            why = connection.trouble and f": {connection.trouble}"
+            problems.append(f"the connection of {name} is down{why}")
         elif connection.silent_s > PATIENCE_S:
             problems.append(f"Redis has not answered {name} for {connection.silent_s:.1f} s")
     if health.refusing is not None:

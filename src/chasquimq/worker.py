@@ -115,7 +115,7 @@ class Worker:
         self._consumer: Consumer | None = None
         self._closed = False
         self._begun = False
-        self._dialect: DialectName | None = None
+        self._store: Store | None = None  # once it has connected
         self._options = WorkerOptions(
             group=group,
             concurrency=concurrency or 1,
@@ -219,7 +219,7 @@ class Worker:
     @property
     def dialect(self) -> DialectName | None:
         """How it speaks with its server; None: it has not connected yet."""
-        return self._dialect
+        return self._store.dialect_name if self._store is not None else None
 
     @property
     def is_running(self) -> bool:
@@ -277,7 +277,7 @@ class Worker:
         store = Store(self._keys, self._dialer, self._forced)
         try:
             await store.open()
-            self._dialect = store.dialect_name
+            self._store = store
             self._consumer = Consumer(
                 store,
                 self._router,

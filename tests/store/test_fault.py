@@ -18,7 +18,7 @@ from chasquimq.wire.fault import Fault, as_error, classify
 from tests.servers import DialectServer
 from tests.store.shelf import Shelf
 
-AWAY, FULL, SCRIPT, GROUP, ACCESS, REFUSED = Fault
+AWAY, FULL, SCRIPT, GROUP, DIALECT, ACCESS, REFUSED = Fault
 IN_SCRIPT = " script: 3c44b7a4, on @user_script:3."
 SEEN = [  # (text, what it means) of what is hard to bring about here, or from older servers
     ("LOADING Redis is loading the dataset in memory", AWAY),
@@ -38,6 +38,9 @@ SEEN = [  # (text, what it means) of what is hard to bring about here, or from o
     ("ERR Error running script (call to f_0): @user_script:3: OOM command not allowed", FULL),
     ("ERR Error running script: @user_script:3: READONLY You can't write", AWAY),
     ("ERR The user executing the script can't run this command or subcommand", ACCESS),
+    ("ERR unknown command 'XACKDEL', with args beginning with: 'q' 'g' 'IDS' ", DIALECT),
+    ("ERR Unknown Redis command called from script", DIALECT),
+    ("ERR Unknown command called from script", DIALECT),
     ("BUSYGROUP Consumer Group name already exists", REFUSED),
     ("BUSYKEY Target key name already exists.", REFUSED),
     ("ERR syntax error", REFUSED),

@@ -79,6 +79,6 @@ def _state(task: asyncio.Task[None]) -> str:
 def _connection(link: Link, may_wait_s: float) -> Connection:
     pipe = link.pipe
     if pipe is None:
-        return Connection(False, link.reconnects)
+        return Connection(False, link.reconnects, trouble=link.trouble)
     silent_s = pipe.silent_s(time.monotonic())
     return Connection(True, link.reconnects, max(silent_s - may_wait_s, 0.0))

@@ -14,8 +14,9 @@ from chasquimq.config import ProducerOptions
 from chasquimq.job import Draft, Envelope, Unique
 from chasquimq.store import Dialect, Notice, Store, markers
 from chasquimq.store.delayed import GRACE_S
+from chasquimq.store.dialect import Add
 from chasquimq.store.markers import Mark
-from chasquimq.store.resp import bulks
+from chasquimq.store.resp import bulks, pack
 
 SCRIPTS = ("schedule", "add_once", "add_unique")
 _HOLE = b"?" * 26  # where a form has the id
@@ -89,6 +90,14 @@ class Scribe:
     def write_long(self, job_id: bytes, draft: Draft, now_ms: int, tail: bytes) -> Written:
         """The same, without a form: what a tracer sends along has no hole in it."""
         return self._special(job_id, draft, now_ms)
+
+    def write_again(self, add: Add) -> Written:
+        """The add of another dialect in this one."""
+        if add.own:
+            job_id = wire.unpack_envelope(add.fields[1]).id.encode()
+            return self._dialect.add_own(job_id, add.fields, self._own_s), _safely(self._own_s)
+        trimmed = (b"MAXLEN", b"~", b"%d" % self._trim) if self._trim else ()
+        return pack(b"XADD", self._store.keys.stream, *trimmed, b"*", *add.fields), 0.0
 
     def _form(self, extras: int) -> bytes:
         """A plain add with holes: id, size, id, head of the payload, payload, tail, name."""

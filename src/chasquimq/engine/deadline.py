@@ -25,11 +25,14 @@ class Deadline:
         self.tick_s = min(TICK_S, self.s / 4)
         self._address = address
 
-    def unsent(self, refusal: Exception | None = None) -> StoreUnavailableError:
-        """For a job that is certainly not in. `refusal`: the server's answer to the last try."""
+    def unsent(self, refusal: Exception | None = None, trouble: str = "") -> StoreUnavailableError:
+        """For a job that is certainly not in. `refusal`: the server's answer to the last try;
+        `trouble`: why there is no connection."""
         why = "nothing was sent"
         if refusal is not None:
             why = f"the job is not in: the server refused it for now ({refusal})"
+        if trouble:
+            why += f"; the last try to connect: {trouble}"
         return StoreUnavailableError(
             f"Redis at {self._address} did not take the job within {self.ms} ms "
             f"(add_timeout_ms); {why}. Check that the server is reachable, then add it again"

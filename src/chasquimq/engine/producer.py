@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from chasquimq import wire
-from chasquimq.config import ProducerOptions
+from chasquimq.config import DialectName, ProducerOptions
 from chasquimq.engine.command import SCRIPTS, Scribe, is_own
 from chasquimq.engine.deadline import Deadline
 from chasquimq.engine.gate import Gate
@@ -32,10 +32,11 @@ from chasquimq.engine.order import FOREVER, Answer, Crowd, Order, Parcel, enteri
 from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError
 from chasquimq.happening import Happening, Reconnected, Refused
 from chasquimq.job import Draft
-from chasquimq.store import Store, Witness, build, open_stream
+from chasquimq.store import Dialect, Memory, Store, Witness, build, open_stream, read_add
 from chasquimq.store.durability import Doubt
+from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
-from chasquimq.wire.fault import Fault, as_error, classify
+from chasquimq.wire.fault import Fault, as_error, classify, knows_no_idmp
 
 log = logging.getLogger(__name__)
 
@@ -64,20 +65,14 @@ class Producer:
         self.producer_id = producer_id or str(uuid.uuid4())
         self._store = store
         self._options = options
-        self._dialect = build(
-            store.dialect_name,
-            store.keys,
-            producer_id=self.producer_id.encode(),
-            trim=options.trim,
-        )
-        self._scribe = Scribe(store, self._dialect, options)
         self._witness = witness
+        self._traced = traced
+        self._memory = Memory(0, 0)
+        self._window = PORTABLE_WINDOW
+        self._speak(store.dialect_name)
         self._forms = witness is None and not traced  # plain adds are forms with holes
         # A new connection begins with the scripts: a durable add without them waits for nothing.
         self._loads = witness is not None
-        self._write = self._scribe.write_long if traced else self._scribe.write
-        if witness is not None:
-            self._write = self._scribe.write_own
         self._mint = wire.Mint()
         self._line: deque[Parcel | Crowd] = deque()
         self._sent: deque[list[Parcel | Crowd]] = deque()  # written and not answered
@@ -89,7 +84,6 @@ class Producer:
         # Which the next single add joins, if it waits in line.
         self._crowd = Crowd(-1.0, True, FOREVER)
         self._quiet: asyncio.Future[None] | None = None  # someone waits for all answers
-        self._window = PORTABLE_WINDOW
         self._chunk = options.chunk if witness is None else PORTABLE_WINDOW
         self.unanswered = 0
         self.gate = Gate(store, options, self, self._deadline)
@@ -107,7 +101,7 @@ class Producer:
             self._after += witness.commands
             self._after_answers += witness.answers
             self._goodbye_s += 2 * wait_ms / 1000  # that of the write on its way, and one more
-        self.link = store.new_link(extra_reply_ms=wait_ms)
+        self.link = store.new_link(extra_reply_ms=wait_ms, prepare=self._greet)
         self.link.on_up = self._up
         self.link.on_given_up = self._give_up
         self._herald: Herald | None = None
@@ -123,17 +117,42 @@ class Producer:
     async def open(self) -> None:
         if self._witness is not None:
             await self._witness.check(self._store.link)
-        memory = await open_stream(
-            self._store.link, self._store.keys, self._dialect, self._options.stream
-        )
+        self._remember(await self._look(self._dialect))
+        await self.gate.open()
+        await self.link.open()
+
+    def _speak(self, name: DialectName) -> None:
+        """Write commands as the server wants them."""
+        store, options = self._store, self._options
+        who = self.producer_id.encode()
+        self._dialect = build(name, store.keys, producer_id=who, trim=options.trim)
+        scribe = self._scribe = Scribe(store, self._dialect, options)
+        self._write = scribe.write_long if self._traced else scribe.write
+        if self._witness is not None:
+            self._write = scribe.write_own
+
+    async def _look(self, dialect: Dialect) -> Memory:
+        """Make sure of the stream; answers how well the server remembers added ids."""
+        store = self._store
+        return await open_stream(store.link, store.keys, dialect, self._options.stream)
+
+    def _remember(self, memory: Memory) -> None:
+        self._window = PORTABLE_WINDOW
         if memory.ids:
             # Ids of callers and of both kinds of durable adds share one memory: half, a quarter,
             # and a quarter are never more than it holds.
             share = 2 if self._witness is None else 4
             self._window = max(memory.ids // share, 1)
             self._scribe.remembered(memory.seconds)
-        await self.gate.open()
-        await self.link.open()
+
+    async def _greet(self, pipe: Pipe) -> None:
+        """Ask the server of a new connection what it can do, and what it remembers if that is
+        not what it was."""
+        await self._store.greet(pipe)
+        if pipe.dialect is not None and pipe.dialect != self._dialect.name:
+            if self._witness is not None:
+                await self._witness.check(self._store.link)
+            self._memory = await self._look(build(pipe.dialect, self._store.keys))
 
     async def close(self) -> None:
         """Wait for what is on its way, then hang up."""
@@ -314,10 +333,32 @@ class Producer:
         pipe = self.link.pipe
         assert pipe is not None
         pipe.on_drained = self._flush
+        if pipe.dialect is not None and pipe.dialect != self._dialect.name:
+            self._switch(pipe.dialect)
         if self._loads:
             pipe.load(SCRIPTS)
             self._loads = self._witness is not None  # once: their answers may break a line, too
         self._flush()
+
+    def _switch(self, name: DialectName) -> None:
+        """Another server has come, which speaks another dialect: what is in line is written anew.
+        Of what was sent to the other one nobody knows, unless it has a marker of its own."""
+        log.warning("the server now speaks the %s dialect: adds follow", name)
+        self._speak(name)
+        self._remember(self._memory)
+        self._crowd = Crowd(-1.0, True, FOREVER)
+        waiting = [one for parcel in self._line for one in parcel.split()]
+        self._line.clear()
+        for one in waiting:
+            add = read_add(one.commands[0])
+            if add is not None and one.until is not None:
+                self._forgotten(one)
+                continue
+            if add is not None:
+                command, one.memory_s = self._scribe.write_again(add)
+                one.commands = [command]
+            self._line.append(one)
+        self._rest()
 
     # -- answers come back -----------------------------------------------------------------------
 
@@ -366,6 +407,9 @@ class Producer:
                 continue
             fault = classify(reply)
             passes = fault in (Fault.AWAY, Fault.SCRIPT)
+            if fault is Fault.DIALECT or (self._dialect.name == "native" and knows_no_idmp(reply)):
+                fault = Fault.DIALECT  # but if it is the same server after all, only once
+                passes = parcel.refusal is None or classify(parcel.refusal) is Fault.AWAY
             if passes and not self.closing and parcel.still_wanted():
                 parcel.refusal = reply
                 again.append(parcel)  # an error is an answer: it is not in, so it may go again
@@ -458,7 +502,8 @@ class Producer:
                     if one.until is not None:
                         self._unanswered(one)
                     else:
-                        one.order.fail(one.first, self._deadline.unsent(one.refusal))
+                        error = self._deadline.unsent(one.refusal, self.link.trouble)
+                        one.order.fail(one.first, error)
         self._rest()
 
     def _unanswered(self, parcel: Parcel) -> None:
@@ -483,6 +528,9 @@ class Producer:
         if fault is Fault.SCRIPT and pipe is not None:
             self._loads = True  # also on the next connection: this one may be broken already
             pipe.load(SCRIPTS)
+        elif fault is Fault.DIALECT:
+            if pipe is not None:
+                pipe.leave()  # the next connection begins with asking what the server can do
         elif self._pausing is None:
             self._pausing = self._loop.call_later(AGAIN_S, self._resume)
 

@@ -208,7 +208,7 @@ class Reader:
 
     async def _repair(self, reply: Exception) -> list[Row]:
         fault = classify(reply)
-        if fault is Fault.REFUSED:
+        if fault in (Fault.REFUSED, Fault.DIALECT):
             raise as_error(reply, "reading")
         log.warning("reading failed, trying again: %s", reply)
         if fault is Fault.GROUP:

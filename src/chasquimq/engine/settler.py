@@ -111,7 +111,7 @@ class Settler:
         self._loop = asyncio.get_running_loop()
         self._pausing: asyncio.TimerHandle | None = None
         self._quiet: asyncio.Future[None] | None = None
-        self.link = store.new_link()
+        self.link = store.new_link(prepare=store.greet)
         self.link.on_up = self._up
 
     # -- outcomes come in ----------------------------------------------------------------------
@@ -222,6 +222,7 @@ class Settler:
         pipe = self.link.pipe
         assert pipe is not None
         pipe.on_drained = self.flush
+        self._jobs.speak(pipe.dialect)
         # A server that was restarted has forgotten the scripts; loading them is free then.
         self._load()
         self.flush()
@@ -305,6 +306,8 @@ class Settler:
         if fault in (Fault.REFUSED, Fault.ACCESS):
             self._refused(write, reply)
             return False
+        if fault is Fault.DIALECT:
+            self._ask_again()
         if fault is not Fault.SCRIPT:
             log.warning("settling failed, trying again: %s", reply)
         elif self._pausing is None:  # once for all that were refused together
@@ -393,6 +396,11 @@ class Settler:
         for write in aside:
             self._again(write)
         self.flush()
+
+    def _ask_again(self) -> None:
+        """Connect anew, and ask the server what it can do."""
+        if self.link.pipe is not None:
+            self.link.pipe.leave()
 
     def _lost(self, group: Group, replies: list[Any]) -> None:
         """The connection broke. What was answered before it broke counts; the rest again."""

@@ -27,8 +27,12 @@ if ARGV[2] == '0' then
 end
 -- Other values wipe what a live stream remembers, so a stream that others made keeps its own.
 if fresh or (missing and ARGV[4] == '1') then
-  redis.call('XCFGSET', KEYS[1], 'IDMP-MAXSIZE', ARGV[2], 'IDMP-DURATION', ARGV[3])
-  return {fresh and 1 or 0, ids, seconds}
+  local set = redis.pcall('XCFGSET', KEYS[1], 'IDMP-MAXSIZE', ARGV[2], 'IDMP-DURATION', ARGV[3])
+  if not set.err then
+    return {fresh and 1 or 0, ids, seconds}
+  end
+  -- Another server has just come, one without it, and the caller does not know yet.
+  return string.find(set.err, 'nknown') and {fresh and 1 or 0, 0, 0} or set
 end
 for i = 1, #info, 2 do
   told[info[i]] = info[i + 1]

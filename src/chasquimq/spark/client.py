@@ -291,7 +291,7 @@ class Client:
         fault, password = classify(reply), self.address.password
         if command == "AUTH" and "without any password" in str(reply):
             return
-        if command == "AUTH" and fault is Fault.REFUSED:
+        if command == "AUTH" and fault in (Fault.REFUSED, Fault.DIALECT):
             # Not in the server's words: one that has no AUTH repeats its arguments.
             raise StoreError(f"{self.address} does not take AUTH; is it behind a proxy?")
         if fault is Fault.ACCESS and password is None and "NOAUTH" in str(reply):

@@ -7,13 +7,14 @@ from chasquimq.store import markers
 from chasquimq.store.dead import DeadLetters
 from chasquimq.store.delayed import Delayed, Notice, Promotion
 from chasquimq.store.dial import Dialer
-from chasquimq.store.dialect import Dialect, build, choose
+from chasquimq.store.dialect import Dialect, build, choose, read_add
 from chasquimq.store.durability import Witness
 from chasquimq.store.events import Event, Events
 from chasquimq.store.hold import Hold
 from chasquimq.store.inspect import Inspect
 from chasquimq.store.jobs import Abandoned, Holder, Jobs, Kept, Memory, Row, open_stream
 from chasquimq.store.link import Link, Prepare
+from chasquimq.store.pipe import Pipe
 from chasquimq.store.results import Results
 from chasquimq.store.specs import Specs
 from chasquimq.wire import Keys
@@ -43,6 +44,7 @@ __all__ = [
     "build",
     "markers",
     "open_stream",
+    "read_add",
 ]
 
 
@@ -52,7 +54,7 @@ class Store:
     def __init__(self, keys: Keys, dialer: Dialer, forced: DialectName | None = None) -> None:
         self.keys = keys
         self.dialer = dialer = dialer.of(keys.stream)
-        self.link = Link(dialer)
+        self.link = Link(dialer, prepare=self.greet)
         self.delayed = Delayed(keys, self.link)
         self.dead = DeadLetters(keys, self.link)
         self.events = Events(keys, self.link)
@@ -65,15 +67,12 @@ class Store:
 
     async def open(self) -> None:
         """Connect and ask what the server can do. Raises at once when it cannot be reached."""
-        pipe = await self.link.open()
-        try:
-            self.dialect_name = await choose(pipe, self._forced)
-        except ConnectionError:
-            await self.link.close()
-            raise self.link.no_answer() from None
-        except BaseException:
-            await self.link.close()
-            raise
+        await self.link.open()
+
+    async def greet(self, pipe: Pipe) -> None:
+        """Ask the server of a new connection what it can do: it may be another than before.
+        Links whose commands depend on it begin with this."""
+        self.dialect_name = pipe.dialect = await choose(pipe, self._forced)
 
     async def check_rights(self, calls: Calls, who: str) -> None:
         """Raise AccessError if our user may not run one of these. `who`: needs them for what."""

@@ -135,7 +135,7 @@ class Dialer:
             who = (username, password) if username else (password,)
             reply = (await pipe.ask(pack("AUTH", *who)))[0]
             if isinstance(reply, Exception) and "without any password" not in str(reply):
-                if classify(reply) is Fault.REFUSED:
+                if classify(reply) in (Fault.REFUSED, Fault.DIALECT):
                     # Not in the server's words: one that has no AUTH repeats its arguments.
                     raise StoreError(f"{self.address} does not take AUTH; is it behind a proxy?")
                 raise as_error(reply, f"logging in to {self.address}")

@@ -6,13 +6,15 @@ Which dialect a server speaks is asked of the server itself, never read from its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, get_args
+from typing import Any, NamedTuple, Protocol, get_args
 
+from chasquimq import lua
 from chasquimq.config import DialectName, StreamOptions, one_of
+from chasquimq.errors import StoreError
 from chasquimq.store.native import Native
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.portable import Portable
-from chasquimq.store.resp import pack
+from chasquimq.store.resp import pack, unpack
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import as_error
 from chasquimq.wire.info import parse_info, refuse_dangerous
@@ -39,6 +41,24 @@ class Dialect(Protocol):
         """How many of an ack's ids were still pending."""
 
 
+class Add(NamedTuple):
+    """What an add was written from. `own`: the caller chose the job's id."""
+
+    own: bool
+    fields: list[bytes]
+
+
+def read_add(command: bytes) -> Add | None:
+    """An add that one of the dialects wrote; None for those that are the same in both."""
+    words = unpack(command)
+    if words[0] == b"XADD":
+        own = words[2] == b"IDMP" and words[3].endswith(b":own")
+        return Add(own, words[words.index(b"*", 2) + 1 :])
+    if words[1] == lua.SHA["add_once"].encode():
+        return Add(True, words[7:])
+    return None
+
+
 async def choose(pipe: Pipe, forced: DialectName | None) -> DialectName:
     """Ask the server what it can do; refuse one that would lose or crash."""
     if forced is not None:
@@ -48,6 +68,11 @@ async def choose(pipe: Pipe, forced: DialectName | None) -> DialectName:
     )
     if isinstance(facts, bytes):
         refuse_dangerous(parse_info(facts))
+    if forced == "native" and not isinstance(known, Exception) and not (known and known[0]):
+        raise StoreError(
+            "dialect='native' was forced, but this server does not speak it: it has no XCFGSET, "
+            "which Redis has since 8.6.2. Leave dialect out, or give the address of such a server"
+        )
     if forced is not None:
         return forced
     if isinstance(known, Exception):

@@ -59,7 +59,7 @@ class Hold:
                 raise TypeError(f"EXISTS was answered with {type(reply).__name__}")
             self._untold = False
             return bool(reply)
-        if classify(reply) not in (Fault.ACCESS, Fault.REFUSED):
+        if classify(reply) not in (Fault.ACCESS, Fault.REFUSED, Fault.DIALECT):
             return True
         if not self._untold:
             self._untold = True

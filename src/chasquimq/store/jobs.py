@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from chasquimq import lua, wire
-from chasquimq.config import MAX_MS, U32, StreamOptions
+from chasquimq.config import MAX_MS, U32, DialectName, StreamOptions
 from chasquimq.errors import WireError
 from chasquimq.store import markers
-from chasquimq.store.dialect import Dialect
+from chasquimq.store.dialect import Dialect, build
 from chasquimq.store.link import Link, reads_replies
 from chasquimq.store.pipe import SHAPE_ERRORS
 from chasquimq.store.resp import Arg, bulk, pack, pairs
@@ -74,6 +74,11 @@ class Jobs:
         self.group = group
         self._keys = keys
         self._link = link
+
+    def speak(self, name: DialectName | None) -> None:
+        """Another server has come, perhaps, and knows other commands."""
+        if name is not None and name != self.dialect.name:
+            self.dialect = build(name, self._keys, group=self.group)
 
     # -- commands for a pipe ---------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class Link:
         self._mending: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
         self._given_up: ChasquiError | None = None
-        self._trouble = ""  # why the last try to reconnect failed
+        self.trouble = ""  # why the last try to reconnect failed
         self._last_call: asyncio.TimerHandle | None = None
 
     async def open(self) -> Pipe:
@@ -154,7 +154,7 @@ class Link:
         except TimeoutError:
             raise StoreUnavailableError(
                 f"Redis at {self._dialer.address} has been away for {limit_ms} ms"
-                f"{self._trouble and f'; the last try: {self._trouble}'}"
+                f"{self.trouble and f'; the last try: {self.trouble}'}"
             ) from None
         try:
             return await pipe.ask(data, count)
@@ -197,8 +197,8 @@ class Link:
                 pipe = await self._dial()
             except Exception as error:  # a credential provider may raise anything
                 tries += 1
-                self._trouble = words(error)
-                log.warning("reconnecting to %s: %s", self._dialer.address, self._trouble)
+                self.trouble = words(error)
+                log.warning("reconnecting to %s: %s", self._dialer.address, self.trouble)
                 if options.max_retries is not None and tries >= options.max_retries:
                     self._give_up(error)
                     return
@@ -206,6 +206,7 @@ class Link:
                 pause_ms = min(pause_ms * 2, options.max_retry_ms)
                 continue
             self.reconnects += 1
+            self.trouble = ""
             self._mending = None  # `_adopt` may find the new pipe broken already
             self._adopt(pipe)
             self.on_mended()

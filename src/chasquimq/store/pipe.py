@@ -23,6 +23,7 @@ from typing import Any, cast
 import hiredis
 
 from chasquimq import lua
+from chasquimq.config import DialectName
 from chasquimq.store.resp import pack
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Pipe(asyncio.Protocol):
     def __init__(self, buffer_bytes: int, reply_s: float) -> None:
         self.full = False  # the socket takes no more for now: do not write
         self.closed = False
+        self.dialect: DialectName | None = None  # that its server speaks, where it was asked
         self.on_drained: Callable[[], None] = _nothing
         self.on_closed: Callable[[], None] = _nothing
         self.on_silent: Callable[[], None] = _nothing  # it was given up for want of an answer
@@ -65,6 +67,7 @@ class Pipe(asyncio.Protocol):
         self.received = 0  # bytes
         self._buffer_bytes = buffer_bytes
         self._reader = hiredis.Reader(replyError=self._error, notEnoughData=MORE)
+        self._leaving = False
         self._retiring = False
         self._doubted = False
         self._flights: deque[Flight] = deque()
@@ -112,6 +115,11 @@ class Pipe(asyncio.Protocol):
         """Have the server learn scripts, ahead of whatever is sent next."""
         loads = b"".join([pack("SCRIPT", "LOAD", lua.SOURCES[name]) for name in scripts])
         self.send(loads, len(scripts), _ignore, _ignore)
+
+    def leave(self) -> None:
+        """Hang up as soon as all is answered. Until then nothing more may be written."""
+        self._leaving = self.full = True
+        self._retire()
 
     def close(self) -> None:
         """Drop the connection; what is still in flight is lost."""
@@ -175,8 +183,9 @@ class Pipe(asyncio.Protocol):
         self.full = True
 
     def resume_writing(self) -> None:
-        self.full = False
-        self.on_drained()
+        if not self._leaving:
+            self.full = False
+            self.on_drained()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import hiredis
+
 Arg = bytes | str | int
 Command = tuple[Arg, ...]
 
@@ -37,6 +39,14 @@ def bulks(args: Iterable[bytes]) -> bytes:
 
 def pack(*args: Arg) -> bytes:
     return b"*%d\r\n" % len(args) + bulks([raw(arg) for arg in args])
+
+
+def unpack(command: bytes) -> list[bytes]:
+    """The words of a command that `pack` wrote."""
+    reader = hiredis.Reader()
+    reader.feed(command)
+    words: list[bytes] = reader.gets()
+    return words
 
 
 # -- replies -----------------------------------------------------------------------------------

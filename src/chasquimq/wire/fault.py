@@ -4,6 +4,7 @@ AWAY     the server cannot serve us now; it did nothing; try again
 FULL     out of memory; it did nothing; reads and acks still work
 SCRIPT   it forgot our scripts; load them, then try again
 GROUP    the stream or its group is gone; create it, then try again
+DIALECT  it does not know a command; ask again what it can do, then try again in its dialect
 ACCESS   it does not know us or does not let us; a person must act
 REFUSED  everything else: a wrong command or a wrong type; trying again will not help
 """
@@ -27,6 +28,7 @@ class Fault(Enum):
     FULL = "full"
     SCRIPT = "script"
     GROUP = "group"
+    DIALECT = "dialect"
     ACCESS = "access"
     REFUSED = "refused"
 
@@ -59,6 +61,9 @@ def classify(reply: Exception) -> Fault:
     # another node. Ours ask for all keys of the kind before they write.
     if "max number of clients" in text or "non local key" in text:
         return Fault.AWAY
+    # A server that took the place of another at the same address. Servers differ in the words.
+    if "nknown command" in text or "nknown Redis command" in text:
+        return Fault.DIALECT
     # What an ACL forbids inside a script, in the words of newer servers and of Redis 7.0.
     if "ACL failure" in text or "user executing the script" in text:
         return Fault.ACCESS
@@ -74,6 +79,11 @@ def for_all(reply: Exception) -> bool:
     return classify(reply) is Fault.ACCESS and _ONE_KEY.search(str(reply)) is None
 
 
+def knows_no_idmp(reply: Exception) -> bool:
+    """Whether an XADD was refused because the server takes IDMP for something else."""
+    return "Invalid stream ID" in str(reply) or "syntax error" in str(reply)
+
+
 def as_error(reply: Exception, doing: str) -> ChasquiError:
     """The error to raise for a reply nobody could repair. Redis's own words hold no secret:
     it never repeats a password."""
@@ -85,7 +95,7 @@ def as_error(reply: Exception, doing: str) -> ChasquiError:
             f"{doing}: the server is out of memory (oom); nothing was written. "
             "Let the workers drain, or raise maxmemory"
         )
-    if fault is Fault.REFUSED:
+    if fault in (Fault.REFUSED, Fault.DIALECT):
         return StoreError(f"{doing}: {reply}")
     return StoreUnavailableError(f"{doing}: {reply}")
 
