@@ -12,6 +12,8 @@ from chasquimq import Job, Queue, QueueFullError, UnconfirmedError
 from chasquimq.store.pipe import Pipe
 from tests.engine.desk import Desk, deafened, eventually
 
+PATIENCE_MS = 120_000  # however busy the machine is
+
 
 async def cutting(desk: Desk, queue: Queue, jobs: list[dict[str, Any]]) -> list[Any]:
     """Add a bulk while all connections are killed again and again; answers its outcomes."""
@@ -30,7 +32,7 @@ async def test_minted_ids_come_in_once_or_are_unconfirmed(own_desk: Desk, rememb
     if remembered != "ours":
         own_desk.put("someone else made the stream")
     before = own_desk.waiting()
-    async with own_desk.queue() as queue:
+    async with own_desk.queue(add_timeout_ms=PATIENCE_MS) as queue:
         await queue.add("warm", 1)
         jobs = [{"name": "n", "data": n} for n in range(6_000)]
         outcomes = await cutting(own_desk, queue, jobs)
@@ -47,7 +49,7 @@ async def test_minted_ids_come_in_once_or_are_unconfirmed(own_desk: Desk, rememb
 
 
 async def test_ids_of_the_callers_are_sent_again_on_every_server(own_desk: Desk) -> None:
-    async with own_desk.queue() as queue:
+    async with own_desk.queue(add_timeout_ms=PATIENCE_MS) as queue:
         await queue.add("warm", 1, job_id="warm")
         jobs: list[dict[str, Any]] = [
             {"name": "n", "data": n, "job_id": f"id-{n}"} for n in range(3_000)
@@ -64,7 +66,7 @@ async def test_ids_of_the_callers_are_sent_again_on_every_server(own_desk: Desk)
 async def test_a_lost_answer_to_a_delayed_add_is_unconfirmed_and_never_doubled(
     own_desk: Desk,
 ) -> None:
-    async with own_desk.queue() as queue:
+    async with own_desk.queue(add_timeout_ms=PATIENCE_MS) as queue:
         await queue.add("warm", 1)
         jobs = [{"name": "n", "data": n, "delay_ms": 3_600_000} for n in range(3_000)]
         outcomes = await cutting(own_desk, queue, jobs)
