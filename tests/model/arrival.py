@@ -39,11 +39,18 @@ class Arrivals(Machine):
 
     @rule(place=nth, now_ms=st.integers(1, 2))
     def add_own(self, place: int, now_ms: int) -> None:
-        """An id of the caller's own comes in once, however often and whenever it is added."""
+        """An id of the caller's own comes in once, however often and whenever it is added; and
+        once more if a stranger removed it before a worker had it."""
         job = f"own-{place}"
-        if job not in self.created:
+        entered = self.entered.get(job)
+        removed = entered is not None and all(one.number != entered for one in self.book.stream)
+        if removed and self.losses:
+            return  # with the group it was lost what workers had been given
+        if entered is None or (removed and entered > self.book.delivered):
             self.created[job] = now_ms
+            self.book.gone.discard(job)
             self.book.arrive(job, attempt=0)
+            self.entered[job] = self.book.stream[-1].number
         fields = [b"d", body(job, now_ms, 0), b"n", NAME]
 
         async def step(site: Site) -> None:

@@ -121,6 +121,7 @@ class Book:
     returned: list[Dead] = field(default_factory=list)  # rows that were put back, as others
     done: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
+    delivered: int = 0  # the newest entry that the group was given
     kept: dict[str, bytes] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     marks: dict[str, Mark] = field(default_factory=dict)
@@ -215,6 +216,7 @@ class Book:
 
     def read(self, who: str, count: int, *, lost: bool = False) -> None:
         for entry in self.waiting()[:count]:
+            self.delivered = max(self.delivered, entry.number)
             entry.owner, entry.deliveries = who, 1
             if not lost:
                 self.hold(who, entry, 0)

@@ -23,8 +23,6 @@ when_led = precondition(lambda self: bool(self.book.promoter or self.book.schedu
 class Queue(Plans):
     """All rules: these beside those of producers and consumers."""
 
-    losses = 0
-
     @initialize()
     def begin(self) -> None:
         """A queue that has lived: each place holds something, one consumer has lost its leases and

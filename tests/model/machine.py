@@ -43,6 +43,8 @@ when_delayed = precondition(lambda self: bool(self.book.delayed))
 
 
 class Machine(RuleBasedStateMachine):
+    losses = 0  # of the group
+
     def __init__(self, runner: asyncio.Runner, sites: Sequence[Site], *, restarts: int = 0) -> None:
         super().__init__()
         self.runner = runner
@@ -50,6 +52,7 @@ class Machine(RuleBasedStateMachine):
         self.restarts = restarts
         self.book = Book()
         self.created: dict[str, int] = {}
+        self.entered: dict[str, int] = {}  # of ids that callers chose, the entry they led to
         self.owns: list[tuple[str, bytes, int]] = []  # scheduled under ids of the caller's own
         self.sent: list[tuple[str, int, int | None, Mark]] = []  # of unique ids: id, created, score
 

@@ -23,6 +23,7 @@ REACHED = {
     "ack": "ack",  # portable; natively it is a command
     "ack_held": "ack",
     "add_once": "add_own",
+    "add_own": "add_own",
     "add_unique": "add_unique",
     "adopt": "adopt",
     "bury": "bury",

@@ -107,6 +107,7 @@ async def produce(role: Role) -> None:
     async with role.queue(waiting_events=True) as queue:
         await queue.add("plain", 1)
         await queue.add("named", 2, job_id="named")
+        assert (await queue.add("named", 2, job_id="named")).duplicate
         await queue.add_bulk([{"name": "bulk", "data": n} for n in range(3)])
         await queue.add("one", None, job_id="one", unique="until_done")
         await queue.add("other", None, job_id="other", unique_for=10)

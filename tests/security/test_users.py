@@ -25,7 +25,9 @@ from tests.servers import DialectServer
 
 # What a role's exercise need not come to: a branch of a script for a fault in the middle of it.
 SCRIPTS = {
-    "producer": (*("open_stream", "add_once", "add_unique", "schedule", "reschedule", "cancel"),),
+    "producer": (
+        *("open_stream", "add_own", "add_once", "add_unique", "schedule", "reschedule", "cancel"),
+    ),
     "worker": (
         *("open_stream", "ack", "ack_held", "finish", "free", "retry", "bury", "renew"),
         *("abandoned", "started_upto", "requeue", "claim", "adopt", "give_back"),
@@ -46,7 +48,6 @@ SCRIPTS = {
 SCRIPTS["spark-worker"] = SCRIPTS["worker"]
 # What a script of a role has for others: who has no group asks for none, who has one borrows none.
 OTHERS: dict[str, set[str]] = {
-    "producer": {"xinfo|groups"},
     "spark-writer": {"xinfo|groups"},
     "spark-triage": {"xinfo|groups"},
     "worker": {"xgroup|destroy"},

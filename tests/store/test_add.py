@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from chasquimq import lua
+from chasquimq.store.dialect import ADDED, KNOWN
 from tests.store.shelf import Shelf
 
 MINTED = b"01JAAAAAAAAAAAAAAAAAAAAAAA"
@@ -64,42 +66,99 @@ def own(
 
 async def test_an_id_of_ones_own_comes_in_once(shelf: Shelf) -> None:
     await shelf.open_stream()
-    first = await shelf.send(own(shelf, b"order-1", b"first"))
-    assert await shelf.send(own(shelf, b"order-1", b"second")) == first
-    assert shelf.entries() == [(first, {b"d": b"first", b"n": b"send"})]
+    assert await shelf.send(own(shelf, b"order-1", b"first")) == ADDED
+    assert await shelf.send(own(shelf, b"order-1", b"second")) == KNOWN
+    [(_, fields)] = shelf.entries()
+    assert fields == {b"d": b"first", b"n": b"send"}
 
 
 @pytest.mark.parametrize("gone", ["acked", "deleted"])
-async def test_an_id_stays_taken_after_its_job_is_done(shelf: Shelf, gone: str) -> None:
+async def test_an_id_stays_taken_once_a_worker_had_its_job(shelf: Shelf, gone: str) -> None:
     jobs = await shelf.join()
-    first = await shelf.send(own(shelf, b"order-1", b"x"))
+    await shelf.send(own(shelf, b"order-1", b"x"))
+    [(first, _)] = shelf.entries()
+    await shelf.send(jobs.read(1, 1_000))
     if gone == "acked":
-        await shelf.send(jobs.read(1, 1_000))
         await shelf.send(jobs.dialect.ack([first]))
     else:
         shelf.redis.xdel(shelf.keys.stream, first)
-    assert await shelf.send(own(shelf, b"order-1", b"x")) == first
+    assert await shelf.send(own(shelf, b"order-1", b"x")) == KNOWN
     assert shelf.redis.xlen(shelf.keys.stream) == 0
+
+
+@pytest.mark.parametrize("groups", [0, 1, 2])
+async def test_a_job_that_was_removed_unread_comes_in_again(shelf: Shelf, groups: int) -> None:
+    await shelf.open_stream()
+    for number in range(groups):
+        shelf.redis.xgroup_create(shelf.keys.stream, f"g{number}", "0")
+    shelf.redis.xadd(shelf.keys.stream, {"d": "before"})
+    for number in range(groups):
+        shelf.redis.xreadgroup(f"g{number}", "c", {shelf.keys.stream: ">"})
+    for turn in range(5):
+        assert await shelf.send(own(shelf, b"order-1", b"%d" % turn)) == ADDED
+        assert await shelf.send(own(shelf, b"order-1", b"again")) == KNOWN
+        [_, (entry_id, fields)] = shelf.entries()
+        assert fields[b"d"] == b"%d" % turn
+        shelf.redis.xdel(shelf.keys.stream, entry_id)
+
+
+async def test_a_job_that_one_of_two_groups_had_does_not_come_in_again(shelf: Shelf) -> None:
+    await shelf.open_stream()
+    for name in ("one", "two"):
+        shelf.redis.xgroup_create(shelf.keys.stream, name, "0")
+    await shelf.send(own(shelf, b"order-1", b"x"))
+    shelf.redis.xreadgroup("two", "c", {shelf.keys.stream: ">"})
+    [(entry_id, _)] = shelf.entries()
+    shelf.redis.xdel(shelf.keys.stream, entry_id)
+    assert await shelf.send(own(shelf, b"order-1", b"x")) == KNOWN
+    assert shelf.redis.xlen(shelf.keys.stream) == 0
+
+
+@pytest.mark.parametrize(
+    ("removed", "delivered", "known"),
+    [
+        ("9-0", "10-0", True),
+        ("10-0", "9-0", False),
+        ("10-0", "10-0", True),
+        ("10-9", "10-10", True),
+        ("10-10", "10-9", False),
+        ("10-18446744073709551615", "10-18446744073709551614", False),
+        ("10-18446744073709551614", "10-18446744073709551615", True),
+    ],
+)
+async def test_entry_ids_are_compared_as_numbers(
+    shelf: Shelf, removed: str, delivered: str, known: bool
+) -> None:
+    script = lua.SOURCES["add_once"].partition("local known")[0]
+    stream = shelf.keys.stream
+    shelf.redis.xgroup_create(stream, "g", delivered, mkstream=True)
+    asked = f"{script} return removed_unread(KEYS[1], ARGV[1]) and 1 or 0"
+    assert bool(shelf.redis.eval(asked, 1, stream, removed)) != known
+
+
+async def test_a_marker_that_is_no_entry_id_stays_known(shelf: Shelf) -> None:
+    await shelf.open_stream()
+    if not shelf.native:
+        shelf.redis.set(shelf.keys.idmp("p", "order-1"), "somebody's")
+        assert await shelf.send(own(shelf, b"order-1", b"x")) == KNOWN
 
 
 async def test_other_ids_and_other_producers_are_not_in_the_way(shelf: Shelf) -> None:
     await shelf.open_stream()
-    ids = {
-        await shelf.send(own(shelf, job_id, b"x", producer))
-        for job_id in (b"a", b"b", "é ü".encode(), b"i" * 1_024)
-        for producer in (b"p", b"q")
-    }
-    assert len(ids) == shelf.redis.xlen(shelf.keys.stream) == 8
+    for job_id in (b"a", b"b", "é ü".encode(), b"i" * 1_024):
+        for producer in (b"p", b"q"):
+            assert await shelf.send(own(shelf, job_id, b"x", producer)) == ADDED
+    assert shelf.redis.xlen(shelf.keys.stream) == 8
 
 
 async def test_ordinary_adds_cannot_push_an_own_id_out_of_memory(shelf: Shelf) -> None:
     await shelf.open_stream()
     if shelf.native:  # remember little, so that little has to be added
         shelf.redis.execute_command("XCFGSET", shelf.keys.stream, "IDMP-MAXSIZE", 5)
-    first = await shelf.send(own(shelf, b"order-1", b"x"))
+    assert await shelf.send(own(shelf, b"order-1", b"x")) == ADDED
     for number in range(20):
         await shelf.send(plain(shelf, b"y", job_id=b"01JAAAAAAAAAAAAAAAAAAAAA%02d" % number))
-    assert await shelf.send(own(shelf, b"order-1", b"x")) == first
+    assert await shelf.send(own(shelf, b"order-1", b"x")) == KNOWN
     assert shelf.redis.xlen(shelf.keys.stream) == 21
 
 

@@ -237,7 +237,7 @@ async def test_an_add_that_breaks_off_can_be_sent_again_and_is_in_then(
         await shelf.send(ADDS[verb](shelf))
         assert set(places(shelf)) == {"a"}, f"lost at command {nth}"
     assert len(places(shelf)["a"]) == 1
-    assert nth > 3 or (verb == "add_once" and shelf.native)  # where that is no script
+    assert nth > 3
 
 
 # -- destinations that refuse ----------------------------------------------------------------------

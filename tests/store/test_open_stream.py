@@ -86,10 +86,10 @@ async def test_the_settings_of_a_live_stream_are_not_touched(shelf: Shelf, group
 async def test_ids_that_a_live_stream_remembers_stay_remembered(shelf: Shelf) -> None:
     await shelf.open_stream()
     once = shelf.dialect(producer_id=b"p").add_own(b"job", [b"d", b"x"], 900)
-    first = await shelf.send(once)
+    assert await shelf.send(once) == 1
     await shelf.open_stream(GROUP)
     await shelf.open_stream()
-    assert await shelf.send(once) == first
+    assert await shelf.send(once) == 2
     assert shelf.redis.xlen(shelf.keys.stream) == 1
 
 

@@ -18,7 +18,7 @@ from chasquimq.store.dialect import Add
 from chasquimq.store.markers import Mark
 from chasquimq.store.resp import bulks, pack
 
-SCRIPTS = ("schedule", "add_once", "add_unique")
+SCRIPTS = ("schedule", "add_own", "add_once", "add_unique")
 _HOLE = b"?" * 26  # where a form has the id
 _HEADS = [wire.bin_header(size) for size in range(256)]
 
@@ -160,8 +160,7 @@ class Scribe:
 
 def is_own(command: bytes) -> bool:
     """Whether the server knows this add by its id, also when another add brings the id again."""
-    plain = command.startswith(_PLAIN, command.find(b"$"))
-    return not plain or b":own\r\n" in command.partition(b"*\r\n")[0]
+    return not command.startswith(_PLAIN, command.find(b"$"))
 
 
 def _safely(seconds: float) -> float:

@@ -7,9 +7,11 @@ from collections.abc import Sequence, Set
 from typing import Any
 
 from chasquimq.errors import ChasquiError, UnconfirmedError
+from chasquimq.store.dialect import ADDED, KNOWN
 from chasquimq.store.durability import IN_MEMORY, Doubt
 
 _NONE: frozenset[int] = frozenset()
+REFUSED = 0  # what an add is answered whose marker says that another holds its id
 FOREVER = float("inf")  # since when nobody waits
 _NO_ERRORS: dict[int, ChasquiError] = {}  # never written to: of most orders there are none
 
@@ -102,7 +104,14 @@ class Parcel:
     def keep(self, answer: Any) -> None:
         """What its only command was answered first, though it goes again."""
         if self.said is None and not isinstance(answer, Exception):
-            self.said = answer
+            self.said = ADDED if answer == KNOWN and self.until is not None else answer
+
+    def is_repeated(self, answer: Any) -> bool:
+        """Whether its only command was answered that another add had brought its id. What was sent
+        before, without an answer, may have met itself."""
+        if self.said is not None:
+            return self.said in (REFUSED, KNOWN)
+        return bool(answer == REFUSED or (answer == KNOWN and self.until is None))
 
     def refused_again(self, refusal: Exception) -> None:
         """It had been sent before, and may be in: that it is refused now says nothing of that."""

@@ -33,6 +33,7 @@ from chasquimq.errors import ChasquiError, QueueFullError, ShutdownError
 from chasquimq.happening import Happening, Reconnected, Refused
 from chasquimq.job import Draft
 from chasquimq.store import Dialect, Memory, Store, Witness, build, open_stream, read_add
+from chasquimq.store.dialect import KNOWN
 from chasquimq.store.durability import Doubt
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
@@ -380,7 +381,8 @@ class Producer:
         self._sent.remove(parcels)
         self.unanswered -= len(replies)
         self.gate.answered(entering(parcels), depth)
-        if doubt is None and kinds <= PLAIN and (int not in kinds or 0 not in replies):
+        told = int in kinds and (0 in replies or KNOWN in replies)
+        if doubt is None and kinds <= PLAIN and not told:
             for parcel in parcels:
                 parcel.settle()
         else:
@@ -398,7 +400,7 @@ class Producer:
         single = [one for parcel in parcels for one in parcel.split()]
         for parcel, reply in zip(single, replies, strict=True):
             if not isinstance(reply, Exception):
-                if (reply if parcel.said is None else parcel.said) == 0:
+                if parcel.is_repeated(reply):
                     parcel.order.repeated(parcel.first)
                 if doubt is None:
                     parcel.order.settle(1)

@@ -1,12 +1,14 @@
--- Add a job whose id must come in only once, where XADD has no IDMP.
+-- Add a job whose id must come in only once, unless it was removed unread, where XADD has no IDMP.
 --
+-- With     part_unread
 -- KEYS     1 stream      2 marker
 -- ARGV     1 marker lives, s      2 trim the stream to about this, 0 never      3... fields
--- Returns  the entry id, of the first add if this is a repetition
+-- Returns  1 added, 2 it came in before
 
 local known = redis.call('GET', KEYS[2])
-if known then
-  return known
+local readable = known and string.match(known, '^%d+%-%d+$')
+if known and not (readable and removed_unread(KEYS[1], known)) then
+  return 2
 end
 local id
 if ARGV[2] == '0' then
@@ -16,4 +18,4 @@ else
 end
 -- The marker comes second: memory that runs out between the two must not leave it alone.
 redis.call('SET', KEYS[2], id, 'EX', ARGV[1])
-return id
+return 1

@@ -7,7 +7,7 @@ from chasquimq.store import markers
 from chasquimq.store.dead import DeadLetters
 from chasquimq.store.delayed import Delayed, Notice, Promotion
 from chasquimq.store.dial import Dialer
-from chasquimq.store.dialect import Dialect, build, choose, read_add
+from chasquimq.store.dialect import Dialect, ask_again, build, choose, read_add
 from chasquimq.store.durability import Witness
 from chasquimq.store.events import Event, Events
 from chasquimq.store.hold import Hold
@@ -54,7 +54,7 @@ class Store:
     def __init__(self, keys: Keys, dialer: Dialer, forced: DialectName | None = None) -> None:
         self.keys = keys
         self.dialer = dialer = dialer.of(keys.stream)
-        self.link = Link(dialer, prepare=self.greet)
+        self.link = Link(dialer, prepare=self._greet)
         self.delayed = Delayed(keys, self.link)
         self.dead = DeadLetters(keys, self.link)
         self.events = Events(keys, self.link)
@@ -69,10 +69,13 @@ class Store:
         """Connect and ask what the server can do. Raises at once when it cannot be reached."""
         await self.link.open()
 
+    async def _greet(self, pipe: Pipe) -> None:
+        self.dialect_name = pipe.dialect = await choose(pipe, self._forced)
+
     async def greet(self, pipe: Pipe) -> None:
         """Ask the server of a new connection what it can do: it may be another than before.
-        Links whose commands depend on it begin with this."""
-        self.dialect_name = pipe.dialect = await choose(pipe, self._forced)
+        Links of others begin with this where their commands depend on it."""
+        pipe.dialect = await ask_again(pipe, self._forced)
 
     async def check_rights(self, calls: Calls, who: str) -> None:
         """Raise AccessError if our user may not run one of these. `who`: needs them for what."""

@@ -19,6 +19,8 @@ from chasquimq.wire import Keys
 from chasquimq.wire.fault import as_error
 from chasquimq.wire.info import parse_info, refuse_dangerous
 
+ADDED, KNOWN = 1, 2  # what an add of an own id is answered; KNOWN by a send of our own, perhaps
+
 
 class Dialect(Protocol):
     """Commands as bytes, one reply each. An instance belongs to one queue."""
@@ -33,12 +35,15 @@ class Dialect(Protocol):
         beside the envelope."""
 
     def add_own(self, job_id: bytes, fields: Sequence[bytes], marker_s: int) -> bytes:
-        """An add whose id the caller chose: a second one is a no-op."""
+        """An add whose id the caller chose: a second one is a no-op. Reply: ADDED or KNOWN."""
 
     def ack(self, ids: Sequence[bytes]) -> bytes: ...
 
     def acked(self, reply: Any) -> int:
         """How many of an ack's ids were still pending."""
+
+
+_QUESTION = pack("COMMAND", "INFO", "xcfgset")
 
 
 class Add(NamedTuple):
@@ -52,9 +57,8 @@ def read_add(command: bytes) -> Add | None:
     """An add that one of the dialects wrote; None for those that are the same in both."""
     words = unpack(command)
     if words[0] == b"XADD":
-        own = words[2] == b"IDMP" and words[3].endswith(b":own")
-        return Add(own, words[words.index(b"*", 2) + 1 :])
-    if words[1] == lua.SHA["add_once"].encode():
+        return Add(False, words[words.index(b"*", 2) + 1 :])
+    if words[1].decode() in (lua.SHA["add_own"], lua.SHA["add_once"]):
         return Add(True, words[7:])
     return None
 
@@ -63,11 +67,19 @@ async def choose(pipe: Pipe, forced: DialectName | None) -> DialectName:
     """Ask the server what it can do; refuse one that would lose or crash."""
     if forced is not None:
         one_of("dialect", forced, get_args(DialectName))
-    known, facts = await pipe.ask(
-        pack("COMMAND", "INFO", "xcfgset") + pack("INFO", "server", "memory"), 2
-    )
+    known, facts = await pipe.ask(_QUESTION + pack("INFO", "server", "memory"), 2)
     if isinstance(facts, bytes):
         refuse_dangerous(parse_info(facts))
+    return _read(known, forced)
+
+
+async def ask_again(pipe: Pipe, forced: DialectName | None) -> DialectName:
+    """Ask the server of another connection what it can do."""
+    [known] = await pipe.ask(_QUESTION)
+    return _read(known, forced)
+
+
+def _read(known: Any, forced: DialectName | None) -> DialectName:
     if forced == "native" and not isinstance(known, Exception) and not (known and known[0]):
         raise StoreError(
             "dialect='native' was forced, but this server does not speak it: it has no XCFGSET, "

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from chasquimq import lua
 from chasquimq.config import DialectName, StreamOptions
-from chasquimq.store.resp import bulk, bulks, pack
+from chasquimq.store.resp import Command, bulk, bulks, pack
 from chasquimq.wire import Keys
 
 
@@ -20,9 +21,10 @@ class Native:
         # Callers' ids live under a producer id of their own, so that ordinary adds, each of
         # which is remembered too, cannot push them out of the server's memory.
         self._own_producer_id = producer_id + b":own"
-        self._trim = (b"MAXLEN", b"~", b"%d" % trim) if trim else ()
-        trimmed = bulks(self._trim)
-        words = 6 + len(self._trim)
+        self._trim = trim
+        trimming = (b"MAXLEN", b"~", b"%d" % trim) if trim else ()
+        trimmed = bulks(trimming)
+        words = 6 + len(trimming)
         front = b"$4\r\nXADD\r\n%b$4\r\nIDMP\r\n%b$26\r\n"
         front %= (bulk(keys.stream), bulk(producer_id))
         self._fronts = [b"*%d\r\n%b" % (words + size, front) for size in (2, 4, 6)]
@@ -36,8 +38,8 @@ class Native:
         return b"%b%b%b" % (self._fronts[extras], job_id, self._after_id)
 
     def add_own(self, job_id: bytes, fields: Sequence[bytes], marker_s: int) -> bytes:
-        who = (b"IDMP", self._own_producer_id, job_id)
-        return pack(b"XADD", self._keys.stream, *who, *self._trim, b"*", *fields)
+        args: Command = (self._own_producer_id, job_id, self._trim, *fields)
+        return pack(*lua.call("add_own", (self._keys.stream,), args))
 
     def ack(self, ids: Sequence[bytes]) -> bytes:
         count = len(ids)
