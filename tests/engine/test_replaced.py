@@ -133,6 +133,24 @@ async def test_what_the_other_server_may_have_is_not_sent_again(
             assert desk.waiting() == 1
 
 
+async def test_a_worker_sets_up_the_stream_as_the_new_server_can() -> None:
+    with place_of(VALKEY, NATIVE) as place:
+        async with working(place, []) as worker:
+            await eventually(lambda: worker.health().healthy)
+            consumer = worker._consumer
+            assert consumer is not None
+            speak, consumer._jobs.speak = consumer._jobs.speak, lambda name: None  # type: ignore[method-assign,misc]
+            desk = place.replace()  # and the connection of acks is the last one that is mended
+            await eventually(lambda: desk.redis.exists(desk.keys.stream))
+            consumer._jobs.speak = speak  # type: ignore[method-assign]
+            told = desk.redis.execute_command("XINFO", "STREAM", desk.keys.stream)
+            facts = (
+                told if isinstance(told, dict) else dict(zip(told[::2], told[1::2], strict=True))
+            )
+            found = {str(key).strip("b'"): value for key, value in facts.items()}
+            assert found["idmp-maxsize"] == 10_000
+
+
 async def test_a_server_that_changes_behind_an_open_connection() -> None:
     """As behind a balancer that keeps the client's connection: only the answers tell."""
     ran: list[Any] = []

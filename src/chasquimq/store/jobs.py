@@ -143,7 +143,10 @@ class Jobs:
 
     async def join(self, options: StreamOptions, *, again: bool = False) -> None:
         """Create the stream and the group where they are missing; `again`: they were lost."""
-        await open_stream(self._link, self._keys, self.dialect, options, self.group, again=again)
+        dialect, pipe = self.dialect, await self._link.soon_up()
+        if pipe.dialect is not None:  # that of acks follows when their own connection is mended
+            dialect = build(pipe.dialect, self._keys)
+        await open_stream(self._link, self._keys, dialect, options, self.group, again=again)
 
     async def clock_ms(self) -> int:
         """What time it is, by the server's clock."""

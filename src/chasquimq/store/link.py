@@ -60,6 +60,18 @@ class Link:
             await self._up.wait()
         return self.pipe
 
+    async def soon_up(self) -> Pipe:
+        """The same, but not for longer than connecting may take."""
+        limit_ms = self._dialer.options.timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                return await self.up()
+        except TimeoutError:
+            raise StoreUnavailableError(
+                f"Redis at {self._dialer.address} has been away for {limit_ms} ms"
+                f"{self.trouble and f'; the last try: {self.trouble}'}"
+            ) from None
+
     async def ask(self, *command: Arg) -> Any:
         """One command, one reply. Raises what the reply says, or that the answer was lost."""
         data = pack(*command)
@@ -147,15 +159,7 @@ class Link:
     # -- inside --------------------------------------------------------------------------------
 
     async def _ask(self, data: bytes, count: int = 1) -> list[Any]:
-        limit_ms = self._dialer.options.timeout_ms
-        try:
-            async with asyncio.timeout(limit_ms / 1000):
-                pipe = await self.up()
-        except TimeoutError:
-            raise StoreUnavailableError(
-                f"Redis at {self._dialer.address} has been away for {limit_ms} ms"
-                f"{self.trouble and f'; the last try: {self.trouble}'}"
-            ) from None
+        pipe = await self.soon_up()
         try:
             return await pipe.ask(data, count)
         except ConnectionError:
