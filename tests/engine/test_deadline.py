@@ -208,6 +208,19 @@ async def test_opening_counts(thawing: Desk) -> None:
     assert thawing.waiting() == 0
 
 
+async def test_the_first_add_of_a_queue_has_its_deadline_too(own_desk: Desk) -> None:
+    port = own_desk.server.server.port
+    assert port is not None
+    jobs = [{"name": "n", "data": 1}]
+    for add in (lambda queue: queue.add("n", 1), lambda queue: queue.add_bulk(jobs)):
+        with Proxy(port) as proxy:
+            proxy.hold("XADD")  # it connects, and hears nothing after its first job
+            queue = own_desk.queue(redis_url=proxy.url, add_timeout_ms=LIMIT_MS)
+            assert isinstance(await error_of(add(queue)), UnconfirmedError)
+            proxy.heal()
+            await queue.close()
+
+
 async def test_a_spec(thawing: Desk) -> None:
     async with thawing.queue(add_timeout_ms=LIMIT_MS) as queue:
         await queue.add("warm", 1)

@@ -184,7 +184,8 @@ class Producer:
             raise _closed()
         order = Order(len(drafts), self._loop.create_future())
         plain = plain and self._forms
-        since = self._ticking() if since is None else since
+        tick_at = self._ticking()
+        since = tick_at if since is None else since
         ids = (self._enqueue_plain if plain else self._enqueue)(order, drafts, now_ms, since)
         if self._herald is not None:
             self._herald.promise(order.future, ids, drafts)
