@@ -37,7 +37,7 @@ from chasquimq.store.dialect import KNOWN
 from chasquimq.store.durability import Doubt
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
-from chasquimq.wire.fault import Fault, as_error, classify, knows_no_idmp
+from chasquimq.wire.fault import Fault, as_error, classify, misunderstood
 
 log = logging.getLogger(__name__)
 
@@ -410,9 +410,9 @@ class Producer:
                 continue
             fault = classify(reply)
             passes = fault in (Fault.AWAY, Fault.SCRIPT)
-            if fault is Fault.DIALECT or (self._dialect.name == "native" and knows_no_idmp(reply)):
+            if misunderstood(reply) and (fault is Fault.DIALECT or self._dialect.name == "native"):
                 fault = Fault.DIALECT  # but if it is the same server after all, only once
-                passes = parcel.refusal is None or classify(parcel.refusal) is Fault.AWAY
+                passes = parcel.refusal is None or not misunderstood(parcel.refusal)
             if passes and not self.closing and parcel.still_wanted():
                 parcel.refusal = reply
                 again.append(parcel)  # an error is an answer: it is not in, so it may go again

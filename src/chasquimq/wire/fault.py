@@ -79,9 +79,12 @@ def for_all(reply: Exception) -> bool:
     return classify(reply) is Fault.ACCESS and _ONE_KEY.search(str(reply)) is None
 
 
-def knows_no_idmp(reply: Exception) -> bool:
-    """Whether an XADD was refused because the server takes IDMP for something else."""
-    return "Invalid stream ID" in str(reply) or "syntax error" in str(reply)
+def misunderstood(reply: Exception) -> bool:
+    """Whether a server does not know what an add is written in: a command, or IDMP, which others
+    take for an entry's id."""
+    text = str(reply)
+    no_idmp = "Invalid stream ID" in text or "syntax error" in text
+    return no_idmp or classify(reply) is Fault.DIALECT
 
 
 def as_error(reply: Exception, doing: str) -> ChasquiError:
