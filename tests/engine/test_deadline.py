@@ -91,7 +91,7 @@ async def test_a_frozen_server_leaves_an_add_unconfirmed(
         assert isinstance(error, UnconfirmedError) and error.accepted is None
         assert error.job_id and error.job_id == options.get("job_id", error.job_id)
         assert "add_timeout_ms" in str(error) and "may be in, or not" in str(error)
-        safe = "job_id='mine' is safe for the next" in str(error)
+        safe = "job_id='mine' through the same Queue or Producer is safe" in str(error)
         assert safe == ("job_id" in options)
         await back(queue)
         await queue.add("after", 1)

@@ -51,8 +51,8 @@ class Deadline:
         again = "Give a job_id to make adding it again safe"
         if left_s > 0:
             again = (
-                f"Adding it again with job_id={job_id!r} is safe for the next {left_s} s: "
-                "it comes in once"
+                f"Adding it again with job_id={job_id!r} through the same Queue or Producer is "
+                f"safe for the next {left_s} s: it comes in once"
             )
         return UnconfirmedError(
             f"Redis at {self._address} did not answer within {self.ms} ms (add_timeout_ms): the "
