@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import threading
 import uuid
@@ -30,6 +31,7 @@ from chasquimq.config import (
     suggesting,
 )
 from chasquimq.engine.consumer import Consumer
+from chasquimq.engine.failure_log import log_completed
 from chasquimq.engine.outcome import Wrap
 from chasquimq.engine.pool import Unwrap
 from chasquimq.engine.settler import Settler
@@ -43,8 +45,12 @@ from chasquimq.observe.guard import guarded
 from chasquimq.observe.metrics import attached
 from chasquimq.observe.stream import EventStream
 from chasquimq.store import Dialer, Store
-from chasquimq.text import said
+from chasquimq.text import said, shown
 from chasquimq.trace import Tracing
+
+log = logging.getLogger("chasquimq.worker")
+
+SHORT_LEASE_MS = 5_000
 
 Handlers = Handler | Mapping[str, Handler | Route] | Router
 
@@ -86,6 +92,8 @@ class Worker:
         max_result_bytes: int | None = None,
         time_limit_ms: int | None = None,
         on_error: OnError | None = None,
+        log_failures: bool = True,
+        log_runs: bool = False,
         metrics: object | Sequence[object] | None = None,
         tracing: Tracing | None = None,
         burst: bool = False,
@@ -121,6 +129,8 @@ class Worker:
             concurrency=concurrency or 1,
             drain_ms=drain_ms,
             time_limit_ms=time_limit_ms,
+            log_failures=log_failures,
+            log_runs=log_runs,
             read=given(
                 ReadOptions,
                 block_ms=read_block_ms or None,  # 0, for ever, is any block asked for again
@@ -169,6 +179,7 @@ class Worker:
         consumer_id: str | None = None,
         metrics: object | Sequence[object] | None = None,
         on_error: OnError | None = None,
+        log_runs: bool | None = None,
     ) -> None:
         """Change it before it runs, as `chasqui worker` does with what its command line says. What
         is None stays. `redis_url`, `dialect` and `on_error` replace only what was left at its
@@ -182,6 +193,7 @@ class Worker:
             until=until,
             concurrency=1 if concurrency == 0 else concurrency,
             drain_ms=drain_ms,
+            log_runs=log_runs,
         )
         self._sinks += sinks
         self._forced = self._forced or dialect
@@ -243,6 +255,8 @@ class Worker:
         if self._ended is not None:
             await asyncio.shield(self._ended)
             return
+        if not self._begun:
+            _warn_of_short_lease(self.name, self._options.read.claim_idle_ms)
         self._begun = True
         self._ended = asyncio.get_running_loop().create_future()
         try:
@@ -298,13 +312,31 @@ class Worker:
         else:
             self._health = Health(state="stopped")
         finally:
+            if self._consumer is not None:
+                self._consumer.outcomes.failures.end()
             self._consumer = None
             await store.close()
 
     def _observe(self, settler: Settler) -> Announce:
         events = self._options.events
-        stream = [EventStream(self._keys, settler, events).hear] if events.enabled else []
+        stream: list[Announce] = []
+        if events.enabled:
+            stream.append(EventStream(self._keys, settler, events).hear)
+        if self._options.log_runs:
+            stream.append(log_completed(self.name))
         return announcer([*stream, *self._sinks])
+
+
+def _warn_of_short_lease(queue: str, lease_ms: int) -> None:
+    if lease_ms < SHORT_LEASE_MS:
+        log.warning(
+            "queue '%s': a lease of %d ms (claim_min_idle_ms) is short: when this process or its "
+            "GIL stands still for that long, other workers take its jobs for abandoned and run "
+            "them a second time; choose at least %d, usually 30000",
+            shown(queue),
+            lease_ms,
+            SHORT_LEASE_MS,
+        )
 
 
 def _hearing(on_error: OnError | None) -> OnError | None:

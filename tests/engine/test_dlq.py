@@ -84,7 +84,7 @@ async def test_the_dlq_is_trimmed_only_when_asked_for(
             await queue.add_bulk(jobs)
             await desk.settled()
         assert len(desk.dead()) == 400
-        assert "more than 50" in caplog.text
+        assert "more than dlq_max_stream_len=50" in caplog.text
         async with desk.working(handler, dlq_max_stream_len=50, dlq_on_full="trim"):
             await queue.add_bulk(jobs)
             await desk.settled()

@@ -98,7 +98,7 @@ class Consumer:
             options.stream,
             options.until,
         )
-        outcomes = Outcomes(self.settler, self._jobs, announce, wrap, options)
+        outcomes = self.outcomes = Outcomes(self.settler, self._jobs, announce, wrap, options)
         self.pool = Pool(
             router,
             unwrap,

@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
 from chasquimq import wire
 from chasquimq.config import WorkerOptions
+from chasquimq.engine.failure_log import FailureLog, Limiter
 from chasquimq.engine.settler import Move, Settler
 from chasquimq.errors import EncodeError, TimeLimitError, UnrecoverableError
 from chasquimq.happening import Announce, Buried, Completed, Failed, RetryScheduled
 from chasquimq.job import Again, Dead, Envelope
 from chasquimq.policy.verdict import judge
 from chasquimq.store import Holder, Jobs, Kept
-from chasquimq.text import said
+from chasquimq.text import said, shown
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
-WARN_EVERY = 100
+_full = Limiter(60.0)  # of warnings about a DLQ, by queue
 
 # Envelope, name, raw name, runs so far, what the handler gets, and if its id is unique until it
 # is done, for how long at the most. A plain tuple: there is one per job, and a named one costs
@@ -45,6 +47,7 @@ class Outcomes:
         self._announce = announce
         self._wrap = wrap
         self._options = options
+        self.failures = FailureLog(jobs.queue, options)
         self.names: dict[bytes, str] = {}
 
     def completed(self, opened: Opened, entry_id: bytes, duration_us: int) -> None:
@@ -98,9 +101,10 @@ class Outcomes:
         if isinstance(verdict, Dead):
             body = wire.pack_envelope(envelope)
             known = (envelope, unique)
-            self.bury(entry_id, body, raw_name, verdict, known, error=error)
+            self._bury(entry_id, body, raw_name, verdict, known, error=error)
         else:
             self._retry(entry_id, opened, verdict)
+        self.failures.failed(envelope, name, ran, error, verdict)
         return verdict
 
     def _retry(self, entry_id: bytes, opened: Opened, again: Again) -> None:
@@ -128,7 +132,23 @@ class Outcomes:
         error: BaseException | None = None,
         detail: str | None = None,
     ) -> None:
-        """`known`: its envelope if that can be read, and its unique id's limit."""
+        """Bury a job that cannot run. `known`: its envelope if that can be read, and its unique
+        id's limit."""
+        self._bury(entry_id, body, raw_name, dead, known, error=error, detail=detail)
+        job_id = known[0].id if known is not None else ""
+        self.failures.not_run(job_id, self.name(raw_name), dead.reason, detail or error)
+
+    def _bury(
+        self,
+        entry_id: bytes,
+        body: bytes,
+        raw_name: bytes,
+        dead: Dead,
+        known: tuple[Envelope, bytes] | None,
+        *,
+        error: BaseException | None = None,
+        detail: str | None = None,
+    ) -> None:
         envelope, unique = known or (None, b"")
         job_id = envelope.id if envelope is not None else ""
         fields = wire.pack_dead(
@@ -150,12 +170,26 @@ class Outcomes:
 
         def moved(length: int) -> None:
             if length:
-                if length > options.max_len and length % WARN_EVERY == 1:
-                    log.warning("the DLQ holds %d jobs, more than %d", length, options.max_len)
+                if length > options.max_len and not trim:
+                    self._warn_of_length(length)
                 happening = Buried(job_id, self.name(raw_name), dead.attempt, dead.reason)
                 self._announce(happening)
 
         self._settler.move(Move(entry_id, command, moved, job_id))
+
+    def _warn_of_length(self, length: int) -> None:
+        queue, limit = self._jobs.queue, self._options.dead.max_len
+        if _full.admits(queue, time.monotonic()):
+            shown_queue = shown(queue)
+            log.warning(
+                "the DLQ of queue '%s' holds %d jobs, more than dlq_max_stream_len=%d; look at "
+                "them with `chasqui dlq peek %s`, then bring them back with `chasqui dlq replay` "
+                "or remove them with `chasqui dlq purge`",
+                shown_queue,
+                length,
+                limit,
+                shown_queue,
+            )
 
     def name(self, raw_name: bytes) -> str:
         name = self.names.get(raw_name)

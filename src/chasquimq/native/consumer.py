@@ -42,6 +42,8 @@ class Keywords(TypedDict, total=False):
     max_result_bytes: int | None
     time_limit_ms: int | None
     on_error: Callable[..., Any] | None
+    log_failures: bool
+    log_runs: bool
     metrics: object | Sequence[object] | None
     tracing: Tracing | None
     burst: bool

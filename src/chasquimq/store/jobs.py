@@ -75,6 +75,10 @@ class Jobs:
         self._keys = keys
         self._link = link
 
+    @property
+    def queue(self) -> str:
+        return self._keys.queue
+
     def speak(self, name: DialectName | None) -> None:
         """Another server has come, perhaps, and knows other commands."""
         if name is not None and name != self.dialect.name:
