@@ -46,6 +46,7 @@ def make(**options: object) -> Worker:
 
 
 worker = make()
+calm = make(claim_min_idle_ms=30_000)  # no warning about its lease
 named = make(consumer_id="desk", claim_min_idle_ms=60_000)
 
 

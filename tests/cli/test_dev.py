@@ -67,9 +67,7 @@ worker = Worker("desk", handle, max_attempts=2)
 """
 
 
-def test_a_handler_that_fails_says_where_to_the_person_at_the_desk(
-    native: Chasqui, tmp_path: Path
-) -> None:
+def test_every_run_is_shown_once_with_how_it_ended(native: Chasqui, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(FAILS)
     del native.env["CHASQUI_REDIS_URL"]
     with native.open("dev", "app:worker", columns=240, cwd=tmp_path) as terminal:
@@ -78,11 +76,19 @@ def test_a_handler_that_fails_says_where_to_the_person_at_the_desk(
         assert url is not None
         with Queue("desk", redis_url=url[0]) as queue:
             job = queue.add("greet", {"usr": "ada"})
-        terminal.until("it lies in the DLQ: retries_exhausted")
+            terminal.until("moved to the DLQ (retries_exhausted)")
+            done = [queue.add("greet", {"user": "ada"}).id for _ in range(5)]
+            terminal.until(lambda text: text.count(" done in ") == 5)
         terminal.press(CTRL_C)
         assert terminal.end() == 0, terminal.text
     said = terminal.text
-    assert f"job greet {job.id} failed in run 1; it runs again in " in said
+    assert f"job 'greet' {job.id} of queue 'desk' failed (attempt 1 of 2): KeyError" in said
+    assert (said.count(job.id), said.count("Traceback")) == (2, 2), "a line per run, and no other"
+    for one in done:
+        assert (
+            len(re.findall(rf"INFO .*job 'greet' {one} of queue 'desk' done in [\d.]+ ms", said))
+            == 1
+        )
     assert "KeyError: 'user'" in said
     assert 'app.py", line 5, in handle' in said
     assert "chasquimq/engine" not in said, "the traceback begins where their code does"

@@ -33,9 +33,10 @@ def test_two_processes_run_a_queue_dry(chasqui: Chasqui, queue_name: str, tmp_pa
 
 
 def test_what_a_burst_says(native: Chasqui, queue_name: str, tmp_path: Path) -> None:
-    with Crew(native, queue_name, "--burst", "--concurrency", "7", out=tmp_path) as crew:
+    args, target = ("--burst", "--concurrency", "7"), "tests.cli.crew_app:calm"
+    with Crew(native, queue_name, *args, target=target, out=tmp_path) as crew:
         assert crew.ends() == 0
-        same("worker-burst", crew.said, {queue_name: "QUEUE", **WORDS})
+        same("worker-burst", crew.said, {queue_name: "QUEUE", target: TARGET, **WORDS})
 
 
 def test_the_first_signal_lets_jobs_end(native: Chasqui, queue_name: str, tmp_path: Path) -> None:

@@ -49,9 +49,9 @@ def dev(
 ) -> None:
     """Start a server and run Workers on it, again whenever a Python file changes.
 
-    For the desk, not for production. The server is a real one (see `chasqui server`) that this
-    machine alone can reach. Workers that name no redis_url of their own use it. A handler that
-    fails shows its traceback here. Ctrl-C ends both.
+    For development, not for production. The server is a real one (see `chasqui server`) that this
+    machine alone can reach. Workers that name no redis_url of their own use it. Every run of a job
+    is a line here, and a run that fails shows its traceback. Ctrl-C ends both.
     """
     from chasquimq.cli.crew.run import Wish, run_crew
 
@@ -72,7 +72,7 @@ def dev(
             redis_url=server.url,
             concurrency=concurrency,
             drain_ms=DRAIN_MS,
-            tell=True,
+            log_runs=True,
             log_level=log_level.value,
         )
         folders = [str(path.absolute()) for path in reload_dir or ()]

@@ -75,7 +75,10 @@ def worker(
         ),
     ] = None,
     reload: Annotated[
-        bool, typer.Option("--reload", help="Start again when a Python file changes.")
+        bool,
+        typer.Option(
+            "--reload", help="Start again when a Python file changes, and log every run of a job."
+        ),
     ] = False,
     reload_dir: Annotated[
         list[Path] | None,
@@ -119,7 +122,7 @@ def worker(
         max_jobs=max_jobs,
         max_bytes=None if max_memory is None else max_memory * 2**20,
         metrics=metrics is not None,
-        tell=reload or bool(reload_dir),
+        log_runs=reload or bool(reload_dir),
         uvloop=uvloop,
         log_format=log_format.value,
         log_level=log_level.value,

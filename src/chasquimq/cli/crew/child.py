@@ -46,7 +46,6 @@ from chasquimq.cli.crew.message import (
     Verb,
 )
 from chasquimq.cli.crew.target import folder_of, load
-from chasquimq.cli.crew.tell import tell
 from chasquimq.cli.exits import Exit
 from chasquimq.errors import ChasquiError, ConfigError, StoreError, StoreUnavailableError
 from chasquimq.observe.metrics import JobOutcome, MetricsSink, ReaderBatch
@@ -214,7 +213,7 @@ class Child:
             drain_ms=orders.drain_ms,
             consumer_id=name,
             metrics=sinks,
-            on_error=tell if orders.tell else None,
+            log_runs=orders.log_runs or None,
         )
         if orders.redis_url is None or str(worker.address) != before:
             return []

@@ -42,7 +42,7 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     max_jobs: int | None = None
     max_bytes: int | None = None
     metrics: bool = False
-    tell: bool = False  # of runs that fail: at a desk somebody reads along
+    log_runs: bool = False  # every one: in development somebody reads along
     uvloop: bool = True
     log_format: LogFormat = "text"
     log_level: str = "info"
