@@ -23,7 +23,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 import msgspec
 
 from chasquimq.config import refuse_unknown
-from chasquimq.errors import AccessError, ConfigError
+from chasquimq.errors import AccessError, ArgumentError, ConfigError
 
 T = TypeVar("T")
 
@@ -191,6 +191,13 @@ class Address(msgspec.Struct, frozen=True):
 
 def read_url(url: str, *, tls: bool = False) -> Address:
     """Read a URL; `tls=True` asks for TLS whatever the scheme says."""
+    given: object = url
+    if not isinstance(given, str):
+        kind = "None" if given is None else type(given).__name__  # bytes may hold a password
+        raise ArgumentError(
+            f"redis_url is a str such as 'redis://127.0.0.1:6379/0', got {kind}; leave it out for "
+            f"{DEFAULT_URL}"
+        )
     if not _SCHEME.match(url):
         if _MAIMED.match(url):
             raise _bad(url, _SCHEMES)

@@ -11,16 +11,20 @@ async def anything_else(job): ...
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
-from chasquimq.config import check_least
+from chasquimq.config import check_least, suggesting
 from chasquimq.errors import ArgumentError, ConfigError
 from chasquimq.job import Again, Dead, Job
+from chasquimq.text import shown
 
 Handler = Callable[[Job], Awaitable[Any] | Any]
 OnError = Callable[[Job, BaseException, Again | Dead], Awaitable[None] | None]
 F = TypeVar("F", bound=Callable[..., Any])
+
+_SHAPE = "a handler is `async def handle(job): ...` or `def handle(job): ...`"
 
 
 class Route(NamedTuple):
@@ -39,10 +43,20 @@ class Router:
         for name, handler in (handlers or {}).items():
             self._add(name, handler if isinstance(handler, Route) else Route(handler))
 
+    @suggesting
     def on(self, *names: str, time_limit_ms: int | None = None) -> Callable[[F], F]:
         """Decorate the handler of jobs with one of these names."""
         if not names:
-            raise ConfigError("on() wants at least one name; for all others there is otherwise")
+            raise ArgumentError(
+                'on() needs at least one job name: @router.on("welcome"); the handler of all other '
+                "names is decorated with @router.otherwise"
+            )
+        if callable(names[0]):
+            example = getattr(names[0], "__name__", "welcome")
+            raise ArgumentError(
+                "@router.on is used without parentheses: give it the names of the jobs, as in "
+                f'@router.on("{shown(example, 80)}")'
+            )
 
         def register(handler: F) -> F:
             for name in names:
@@ -51,8 +65,13 @@ class Router:
 
         return register
 
-    def otherwise(self, handler: F) -> F:
+    def otherwise(self, handler: F = cast(Any, None)) -> F:  # noqa: B008
         """Decorate the handler of jobs with any other name."""
+        if handler is None or isinstance(handler, str):
+            raise ArgumentError(
+                "@router.otherwise is used without parentheses: it takes no names, and decorates "
+                "the function itself"
+            )
         if self.default is not None:
             raise ConfigError("there is a handler for other names already")
         self.default = _checked("other names", Route(handler))
@@ -89,10 +108,51 @@ def read_handler(handler: Any) -> Router:
 
 
 def _checked(what: str, route: Route) -> Route:
-    handler: object = route.handler
-    if not callable(handler):
-        kind = type(handler).__name__
-        raise ConfigError(f"the handler of {what} must be a function, got {kind}")
+    _check_handler(f"the handler of {what}", route.handler)
     if route.time_limit_ms is not None:
         check_least("time_limit_ms", route.time_limit_ms, 1)
     return route
+
+
+def _check_handler(what: str, handler: object) -> None:
+    """Refuse what cannot be called with a job, or would not run when it is."""
+    name = shown(str(getattr(handler, "__name__", None) or type(handler).__name__), 80)
+    if inspect.isawaitable(handler):
+        raise ArgumentError(f"{what} is a coroutine: pass {name} itself, not {name}(...)")
+    if isinstance(handler, type):
+        raise ArgumentError(
+            f"{what} is the class {name}: pass a function, or an instance that has "
+            "__call__(self, job)"
+        )
+    if not callable(handler):
+        kind = type(handler).__name__
+        raise ArgumentError(f"{what} must be a function, got {kind}; {_SHAPE}")
+    for function in (handler, type(handler).__call__):
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ArgumentError(
+                f"{what}, {name}, is a generator function: because of its yield its body would "
+                f"never run; return the result instead. {_SHAPE}"
+            )
+    try:
+        # Not that of what it wraps: a decorator may give the wrapped function more arguments.
+        signature = inspect.signature(handler, follow_wrapped=False)
+    except Exception:  # builtins have none, and annotations may name what is not there
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        words = shown(f"{name}{_without_values(signature)}", 300)
+        raise ArgumentError(
+            f"{what} is called with one argument, the job, which {words} does not accept; "
+            f"{_SHAPE}; bind other arguments with functools.partial"
+        ) from None
+
+
+def _without_values(signature: inspect.Signature) -> str:
+    """The names of the parameters; their defaults may hold a secret."""
+    none = inspect.Parameter.empty
+    names = [
+        one.replace(annotation=none, default=none if one.default is none else ...)
+        for one in signature.parameters.values()
+    ]
+    return str(inspect.Signature(names)).replace("Ellipsis", "...")

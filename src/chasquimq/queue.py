@@ -253,6 +253,7 @@ class Queue(Care):
             repeat=repeat,
         )
 
+    @suggesting
     async def add_bulk(
         self, jobs: Iterable[Mapping[str, Any]], *, durability: Durability | None = None
     ) -> list[Job]:

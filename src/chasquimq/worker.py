@@ -31,6 +31,7 @@ from chasquimq.config import (
     suggesting,
 )
 from chasquimq.engine.consumer import Consumer
+from chasquimq.engine.draft import Backoff, read_backoff
 from chasquimq.engine.failure_log import log_completed
 from chasquimq.engine.outcome import Wrap
 from chasquimq.engine.pool import Unwrap
@@ -99,7 +100,7 @@ class Worker:
         burst: bool = False,
         max_jobs: int | None = None,
         max_runtime_ms: int | None = None,
-        backoff: BackoffSpec | None = None,
+        backoff: Backoff = None,
         ack_batch: int | None = None,
         ack_idle_ms: int | None = None,
         drain_ms: int = 25_000,
@@ -139,7 +140,7 @@ class Worker:
                 max_payload_bytes=max_payload_bytes,
             ),
             settle=given(SettleOptions, batch=ack_batch, idle_ms=ack_idle_ms),
-            retry=retry_options(max_attempts, backoff),
+            retry=retry_options(max_attempts, read_backoff(backoff)),
             dead=given(DeadOptions, max_len=dlq_max_stream_len, on_full=dlq_on_full),
             events=given(
                 EventOptions, enabled=events_enabled, kinds=events, max_len=events_max_stream_len

@@ -139,7 +139,7 @@ def test_a_router_refuses_what_is_ambiguous() -> None:
     router = Router({"a": nothing})
     with pytest.raises(ConfigError, match="handler for 'a' already"):
         router.on("a")(nothing)
-    with pytest.raises(ConfigError, match="at least one name"):
+    with pytest.raises(ConfigError, match="at least one job name"):
         router.on()
     router.otherwise(nothing)
     with pytest.raises(ConfigError, match="other names already"):

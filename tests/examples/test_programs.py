@@ -142,8 +142,14 @@ def run(example: str, environment: Mapping[str, str]) -> str:
         env={**clean, **environment},
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert not ended.stderr
+    assert not strange(ended.stderr)
     return ended.stdout
+
+
+def strange(logged: str) -> list[str]:
+    """What it logged, without failed runs and short leases, which examples have on purpose."""
+    known = re.compile(r"job '|    |and \d+ more failure|queue '.+': a lease of ")
+    return [line for line in logged.splitlines() if not known.match(line)]
 
 
 def check(example: str, printed: str) -> None:

@@ -165,6 +165,7 @@ def test_attempts_beyond_a_u32_are_refused(attempts: Any) -> None:
 SPECS = [  # (backoff, what the wire will carry)
     (0, BackoffSpec("fixed", 0)),
     (500, BackoffSpec("fixed", 500)),
+    (timedelta(seconds=1), BackoffSpec("fixed", 1_000)),
     (MAX_MS, BackoffSpec("fixed", MAX_MS)),
     (BackoffSpec.fixed(500, jitter_ms=0), BackoffSpec("fixed", 500, None, None, 0)),
     (BackoffSpec.exponential(5), BackoffSpec("exponential", 5, None, 2.0, None)),
@@ -183,11 +184,11 @@ SPECS = [  # (backoff, what the wire will carry)
     ),
 ]
 NO_SPECS = [  # (backoff, error, what it says)
-    (True, ArgumentError, "a number of ms, a BackoffSpec or a dict, got bool"),
-    (5.0, ArgumentError, "got float"),
-    ("fixed", ArgumentError, "got str"),
-    ([5], ArgumentError, "got list"),
-    (timedelta(seconds=1), ArgumentError, "got timedelta"),
+    (True, ArgumentError, "a whole number of ms, a timedelta, a BackoffSpec or a dict, got True"),
+    (5.0, ArgumentError, "got 5.0"),
+    ("fixed", ArgumentError, "got 'fixed'"),
+    ([5], ArgumentError, r"got \[5\]"),
+    (timedelta(seconds=-1), ConfigError, "delay_ms must not be negative, got -1000"),
     (-1, ConfigError, "delay_ms must not be negative, got -1"),
     (MAX_MS + 1, ConfigError, "beyond what Redis can count"),
     (2**70, ConfigError, "beyond what Redis can count"),

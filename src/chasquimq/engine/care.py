@@ -148,6 +148,7 @@ class Care(Recurring):
         """Write dead jobs to a path or an open file, as JSON lines or msgpack; answers how many."""
         return await self._graveyard().export(target, format, which, progress)
 
+    @suggesting
     async def import_dlq(
         self,
         source: File,

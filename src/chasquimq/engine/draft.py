@@ -19,7 +19,7 @@ from chasquimq.job import BackoffSpec, Draft, Due, RetryOverride, Unique
 from chasquimq.policy.moment import epoch_ms
 
 Delay = int | float | datetime | timedelta | None
-Backoff = int | BackoffSpec | Mapping[str, Any] | None
+Backoff = int | timedelta | BackoffSpec | Mapping[str, Any] | None
 Wait = tuple[Due, int]  # when to run, and how many ms from now that is
 
 # What an envelope adds to its payload at the most, the caller's id apart.
@@ -266,12 +266,15 @@ def _attempts(option: str, attempts: int | None) -> int | None:
 
 
 def read_backoff(backoff: Backoff) -> BackoffSpec | None:
-    """An int is a fixed delay in ms, a dict has the names of a BackoffSpec."""
+    """A number of ms and a timedelta are a fixed delay, a dict has the names of a BackoffSpec."""
     if backoff is None:
         return None
+    if isinstance(backoff, timedelta):
+        backoff = backoff // timedelta(milliseconds=1)
     if isinstance(backoff, bool) or not isinstance(backoff, int | BackoffSpec | Mapping):
         raise ArgumentError(
-            f"backoff is a number of ms, a BackoffSpec or a dict, got {type(backoff).__name__}"
+            "backoff is a whole number of ms, a timedelta, a BackoffSpec or a dict, "
+            f"got {backoff!r:.80}"
         )
     if isinstance(backoff, int):
         spec = BackoffSpec.fixed(backoff)

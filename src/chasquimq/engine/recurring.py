@@ -94,6 +94,7 @@ class Recurring:
         )
         return await self._write(spec, data)
 
+    @suggesting
     async def get_repeatable_jobs(
         self, limit: int = 100, *, after: RepeatableMeta | None = None
     ) -> list[RepeatableMeta]:
@@ -116,6 +117,7 @@ class Recurring:
         paused, nor put aside by a scheduler."""
         return await self._timetable().resume(key)
 
+    @suggesting
     async def next_fires(
         self, key: str | Pattern, n: int = 10, *, after: Moment = None
     ) -> list[datetime]:

@@ -7,9 +7,10 @@ from typing import Any, TypedDict, Unpack
 
 from chasquimq.address import CredentialProvider
 from chasquimq.config import DialectName, EventKinds, refuse_unknown
+from chasquimq.engine.draft import Backoff
 from chasquimq.handler import Route, Router, read_handler
 from chasquimq.health import Health
-from chasquimq.job import BackoffSpec, Envelope, NativeJob
+from chasquimq.job import Envelope, NativeJob
 from chasquimq.trace import Tracing
 from chasquimq.worker import Worker
 
@@ -49,7 +50,7 @@ class Keywords(TypedDict, total=False):
     burst: bool
     max_jobs: int | None
     max_runtime_ms: int | None
-    backoff: BackoffSpec | None
+    backoff: Backoff
     ack_batch: int | None
     ack_idle_ms: int | None
     drain_ms: int
