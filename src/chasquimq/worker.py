@@ -349,18 +349,35 @@ def _hearing(on_error: OnError | None) -> OnError | None:
 async def run_workers(*workers: Worker, signals: bool = True) -> None:
     """Run several workers, of one queue or of many, until all have ended.
 
-    SIGTERM and SIGINT close them all (unless `signals` is False). If one fails, the others are
-    closed, and the error is raised when they have ended.
+    The first SIGTERM or SIGINT closes them all, the second cancels their handlers and gives the
+    jobs back, and then raises KeyboardInterrupt (or, for SIGTERM, SystemExit). `signals=False`
+    leaves signals alone. If one worker fails, the others are closed, and the error is raised when
+    they have ended.
     """
     if signals and threading.current_thread() is not threading.main_thread():
         raise ConfigError("only the main thread hears signals; here give signals=False")
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT) if signals else ()
     errors: list[Exception] = []
+    heard: list[signal.Signals] = []
+    tasks: list[asyncio.Task[None]] = []
 
     def stop() -> None:
         for worker in workers:
             worker.stop()
+
+    def hear(number: signal.Signals) -> None:
+        heard.append(number)
+        if len(heard) == 1:
+            log.warning("stopping: %s", _what_is_waited_for(workers, number))
+            stop()
+            return
+        count = _running(workers)
+        log.warning("stopping at once: cancelling %s and giving them back", _jobs(count))
+        for other in numbers:
+            loop.remove_signal_handler(other)  # a third has the effect that it has in Python
+        for task in tasks:
+            task.cancel()
 
     async def run(worker: Worker) -> None:
         try:
@@ -370,16 +387,34 @@ async def run_workers(*workers: Worker, signals: bool = True) -> None:
             stop()
 
     for number in numbers:
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, hear, number)
     try:
         async with asyncio.TaskGroup() as running:
-            for worker in workers:
-                running.create_task(run(worker))
+            tasks += [running.create_task(run(worker)) for worker in workers]
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+    if len(heard) > 1:
+        raise KeyboardInterrupt if heard[-1] is signal.SIGINT else SystemExit(128 + heard[-1])
     if errors:
         raise errors[0]
+
+
+def _what_is_waited_for(workers: Sequence[Worker], number: signal.Signals) -> str:
+    count = _running(workers)
+    if not count:
+        return "no job is running"
+    drain_s = max(worker.options.drain_ms for worker in workers) / 1000
+    again = "press Ctrl-C" if number is signal.SIGINT else f"send {number.name}"
+    return f"waiting up to {drain_s:g} s for {_jobs(count)}; {again} again to stop at once"
+
+
+def _running(workers: Sequence[Worker]) -> int:
+    return sum(worker.health().running for worker in workers)
+
+
+def _jobs(count: int) -> str:
+    return f"{count} running job{'' if count == 1 else 's'}"
 
 
 def unwrap(envelope: Envelope, name: str, ran: int) -> Job:

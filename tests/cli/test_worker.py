@@ -172,7 +172,7 @@ def test_json_is_all_that_is_said_where_it_was_asked_for(
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["tests.cli.crew_app:wroker"], "its Workers: worker, named"),
+        (["tests.cli.crew_app:wroker"], "its Workers: worker, calm, named"),
         (["tests.cli.crew_app:worker", "--max-memory", "1"], "is less than a process needs"),
     ],
 )

@@ -147,8 +147,8 @@ def run(example: str, environment: Mapping[str, str]) -> str:
 
 
 def strange(logged: str) -> list[str]:
-    """What it logged, without failed runs and short leases, which examples have on purpose."""
-    known = re.compile(r"job '|    |and \d+ more failure|queue '.+': a lease of ")
+    """What it logged, without failed runs, short leases and stops, which examples want."""
+    known = re.compile(r"job '|    |and \d+ more failure|queue '.+': a lease of |stopping: ")
     return [line for line in logged.splitlines() if not known.match(line)]
 
 
