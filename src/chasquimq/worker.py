@@ -36,7 +36,7 @@ from chasquimq.engine.failure_log import log_completed
 from chasquimq.engine.outcome import Wrap
 from chasquimq.engine.pool import Unwrap
 from chasquimq.engine.settler import Settler
-from chasquimq.errors import ConfigError
+from chasquimq.errors import ArgumentError, ConfigError
 from chasquimq.handler import Handler, OnError, Route, Router, read_handler
 from chasquimq.happening import Announce
 from chasquimq.health import Health
@@ -356,6 +356,13 @@ async def run_workers(*workers: Worker, signals: bool = True) -> None:
     """
     if signals and threading.current_thread() is not threading.main_thread():
         raise ConfigError("only the main thread hears signals; here give signals=False")
+    arguments: Sequence[object] = workers
+    for one in arguments:
+        if not isinstance(one, Worker):
+            kind = type(one).__name__
+            raise ArgumentError(
+                f"run_workers takes Workers, got {kind}; for a list write run_workers(*workers)"
+            )
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT) if signals else ()
     errors: list[Exception] = []

@@ -25,6 +25,7 @@ from chasquimq import (
     Router,
     Scheduler,
     Worker,
+    run_workers,
     sync,
 )
 
@@ -221,6 +222,15 @@ def test_otherwise_with_parentheses_is_refused_with_the_right_spelling() -> None
     for call in (lambda: router.otherwise(), lambda: router.otherwise("other")):
         refused(call, "@router.otherwise", "without parentheses")  # type: ignore[arg-type]
     assert router.default is None
+
+
+@pytest.mark.parametrize("given", [[Worker("mail", handle)], "mail", None])
+def test_run_workers_refuses_what_is_no_worker(given: Any) -> None:
+    async def run() -> None:
+        await run_workers(given)
+
+    kind = type(given).__name__
+    refused(lambda: asyncio.run(run()), f"got {kind}", "run_workers(*workers)")
 
 
 # -- names of options --------------------------------------------------------------------------
