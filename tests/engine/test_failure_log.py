@@ -107,6 +107,21 @@ async def test_a_burial_is_an_error_with_the_traceback_of_the_handler(
     assert "chasquimq/engine" not in trace, "it begins where the handler's code does"
 
 
+async def test_a_log_of_errors_alone_has_the_burials(desk: Desk, lines: Lines) -> None:
+    async def handler(job: Job) -> None:
+        raise ValueError("no")
+
+    log = logging.getLogger("chasquimq.worker")
+    log.setLevel(logging.ERROR)
+    try:
+        async with desk.queue() as queue, desk.working(handler, max_attempts=2, backoff=FAST):
+            await queue.add("x", None)
+            await eventually(desk.dead)
+    finally:
+        log.setLevel(logging.NOTSET)
+    assert [record.levelname for record in lines.records] == ["ERROR"]
+
+
 async def test_jobs_that_never_run_are_a_warning_each(desk: Desk, lines: Lines) -> None:
     async with desk.queue() as queue:
         spent = await queue.add("spent", None, attempts=0)
@@ -145,7 +160,9 @@ async def test_words_of_strangers_are_escaped_and_bounded_and_hide_passwords(
     secret = "redis://me:hunter22@host:6379/0"  # not a secret
 
     async def handler(job: Job) -> None:
-        raise UnrecoverableError(f"{forged} {secret} " + "x" * 100_000)
+        group = ExceptionGroup(forged, [ValueError(forged)])
+        group.add_note(forged)
+        raise UnrecoverableError(f"{forged} {secret} " + "x" * 100_000) from group
 
     desk.put("id", None, f"name{forged}")  # our own producers refuse such a name
     async with desk.working(handler):
@@ -154,21 +171,35 @@ async def test_words_of_strangers_are_escaped_and_bounded_and_hide_passwords(
     assert record.getMessage().isprintable() and len(record.getMessage()) < 2_000
     whole = logging.Formatter().format(record)
     assert "hunter22" not in whole and "\x1b" not in whole and len(whole) < 20_000
-    assert not any(line.startswith("2026-") for line in whole.splitlines())
+    assert "ExceptionGroup: " in whole and "ValueError: " in whole
+    assert not any(line.lstrip(" |").startswith("2026-") for line in whole.splitlines())
 
 
-async def test_an_error_that_cannot_be_shown_changes_nothing(desk: Desk, lines: Lines) -> None:
+async def test_errors_that_cannot_be_shown_change_nothing(desk: Desk, lines: Lines) -> None:
     class Sulky(Exception):
         def __str__(self) -> str:
             raise ValueError("no")
 
-    async def handler(job: Job) -> None:
-        raise Sulky
+    class Noted(Exception):
+        __notes__ = 5
 
+    async def handler(job: Job) -> None:
+        if job.name == "deep":
+            error = ValueError("the first")
+            for _ in range(3_000):
+                later = ValueError("and more")
+                later.__cause__, error = error, later
+            raise error
+        raise Sulky if job.name == "sulky" else Noted
+
+    names = ("sulky", "noted", "deep")
     async with desk.queue() as queue, desk.working(handler, max_attempts=1):
-        await queue.add("x", None)
-        await eventually(desk.dead)
-    assert "Sulky" in lines.texts[0]
+        for name in names:
+            await queue.add(name, None)
+        await eventually(lambda: len(desk.dead()) == 3)
+    assert len(lines.records) == 3
+    assert all("in handler" in str(record.exc_text) for record in lines.records)
+    assert all(len(str(record.exc_text)) <= failure_log.TRACE for record in lines.records)
 
 
 # -- how many there are ------------------------------------------------------------------------

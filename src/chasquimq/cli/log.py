@@ -115,10 +115,9 @@ def _said(record: logging.LogRecord) -> str:
 
 
 def _trace(record: logging.LogRecord) -> str:
-    if record.exc_info and record.exc_info[1] is not None:
+    text = record.exc_text or ""
+    if not text and record.exc_info and record.exc_info[1] is not None:
         text = "".join(traceback.format_exception(*record.exc_info))
-    else:
-        text = record.exc_text or ""
     if record.stack_info:
         text += record.stack_info
     return _told(text.rstrip("\n"))

@@ -31,7 +31,8 @@ COUNT_S = 1.0
 REMEMBERED = 100  # keys of a limiter, before it forgets the old ones
 KINDS = 500  # of failures that are counted apart
 SHOWN_KINDS = 5
-NAME, TEXT, TRACE = 80, 500, 8_000  # characters of a name or an id, an error, a traceback
+NAME, TEXT = 80, 500  # characters of a name or an id, and of an error
+MESSAGE, TRACE = 1_000, 8_000  # of an error in a traceback, and of the traceback
 
 WHY_NOT_RUN = {
     Reason.MALFORMED: "the entry is not a job",
@@ -88,22 +89,22 @@ class FailureLog:
     ) -> None:
         """Log a run that failed, and what follows."""
         kind = type(error).__name__
-        dead = type(verdict) is Dead
-        if self._admits(name, kind, dead):
+        level = logging.ERROR if type(verdict) is Dead else logging.WARNING
+        if self._admits(level, name, kind):
             attempts = f"attempt {ran} of {budget(envelope, self._options.retry)}"
             text = f"{kind}: {_shown(said(error), TEXT)}".removesuffix(": ")
             job = _job(self._queue, name, envelope.id)
             self._write(
-                logging.ERROR if dead else logging.WARNING,
+                level,
                 f"{job} failed ({attempts}): {text}; {_what_follows(verdict)}",
-                error if dead or self._all else None,
+                error if level == logging.ERROR or self._all else None,
             )
 
     def not_run(
         self, job_id: str, name: str, reason: Reason, why: BaseException | str | None
     ) -> None:
         """Log a job that is buried without another run."""
-        if self._admits(name, reason, True):
+        if self._admits(logging.WARNING, name, reason):
             words = said(why) if isinstance(why, BaseException) else why
             self._write(
                 logging.WARNING,
@@ -119,11 +120,11 @@ class FailureLog:
 
     # -- whether there is a line -------------------------------------------------------------------
 
-    def _admits(self, name: str, kind: str, dead: bool) -> bool:
+    def _admits(self, level: int, name: str, kind: str) -> bool:
         if not self._enabled:
             return False
-        if self._all or _limiter.admits((self._queue, name, kind, dead), time.monotonic()):
-            return log.isEnabledFor(logging.WARNING)
+        if self._all or _limiter.admits((self._queue, name, kind, level), time.monotonic()):
+            return log.isEnabledFor(level)
         missed, key = self._missed, (name, kind)
         if key not in missed and len(missed) >= KINDS:
             key = _OTHERS
@@ -159,7 +160,7 @@ class FailureLog:
             info = (type(error), error, trace)
         record = log.makeRecord(log.name, level, __file__, 0, text, (), info)
         if info is not None:
-            # Formatters use it as it is: what the error says must not look like another record.
+            # Formatters use it as it is: no word of the error may look like another record.
             record.exc_text = _shown_trace(info[1], info[2])
         log.handle(record)
 
@@ -201,8 +202,23 @@ def _from_handler(trace: TracebackType | None) -> TracebackType | None:
 
 def _shown_trace(error: BaseException, trace: TracebackType) -> str:
     try:
-        whole = "".join(traceback.format_exception(type(error), error, trace))
-    except Exception:  # an error may refuse to be shown
+        found = traceback.TracebackException(type(error), error, trace)
+        _escape(found)
+        whole = "".join(found.format())
+    except Exception:  # an error may have notes that are no texts, or a chain without an end
         whole = "".join(traceback.format_tb(trace))
-    lines = discreet(whole[: 4 * TRACE])[:TRACE].rstrip("\n").split("\n")
-    return "\n".join(f"    {shown(line)}" for line in lines)
+    text = "\n".join(shown(line) for line in discreet(whole[-4 * TRACE :]).rstrip("\n").split("\n"))
+    return text if len(text) <= TRACE else f"…{text[1 - TRACE :]}"  # the last calls say most
+
+
+def _escape(found: traceback.TracebackException) -> None:
+    """Let no word of an error, or of those that it came from, begin a line."""
+    for field in ("_str", "text", "msg"):  # the last two: of a SyntaxError
+        text = getattr(found, field, None)
+        if isinstance(text, str):
+            setattr(found, field, _shown(text, MESSAGE))
+    if found.__notes__:
+        found.__notes__ = [_shown(str(note), MESSAGE) for note in found.__notes__]
+    for other in (found.__cause__, found.__context__, *(found.exceptions or ())):
+        if other is not None:
+            _escape(other)
