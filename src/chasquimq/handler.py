@@ -67,6 +67,7 @@ class Router:
 
     def otherwise(self, handler: F = cast(Any, None)) -> F:  # noqa: B008
         """Decorate the handler of jobs with any other name."""
+        # The default is there for `@router.otherwise()`, whose mistake it lets us name.
         if handler is None or isinstance(handler, str):
             raise ArgumentError(
                 "@router.otherwise is used without parentheses: it takes no names, and decorates "

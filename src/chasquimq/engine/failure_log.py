@@ -40,7 +40,6 @@ WHY_NOT_RUN = {
     Reason.DECODE_FAILED: "its data cannot be decoded",
     Reason.RETRIES_EXHAUSTED: "no attempt is left: its last runs ended with their workers, or its "
     "attempts are 0",
-    Reason.UNRECOVERABLE: "",
 }
 _OURS = str(Path(__file__).parents[1])
 _OTHERS = ("", "")
@@ -92,7 +91,7 @@ class FailureLog:
         level = logging.ERROR if type(verdict) is Dead else logging.WARNING
         if self._admits(level, name, kind):
             attempts = f"attempt {ran} of {budget(envelope, self._options.retry)}"
-            text = f"{kind}: {_shown(said(error), TEXT)}".removesuffix(": ")
+            text = f"{_shown(kind, NAME)}: {_shown(said(error), TEXT)}".removesuffix(": ")
             job = _job(self._queue, name, envelope.id)
             self._write(
                 level,
@@ -106,10 +105,11 @@ class FailureLog:
         """Log a job that is buried without another run."""
         if self._admits(logging.WARNING, name, reason):
             words = said(why) if isinstance(why, BaseException) else why
+            words = _shown(words or WHY_NOT_RUN.get(reason, ""), TEXT)
+            job = _job(self._queue, name, job_id)
             self._write(
                 logging.WARNING,
-                f"{_job(self._queue, name, job_id)} was not run and is moved to the DLQ "
-                f"({reason}): {_shown(words or WHY_NOT_RUN[reason], TEXT)}",
+                f"{job} was not run and is moved to the DLQ ({reason}): {words}".removesuffix(": "),
             )
 
     def end(self) -> None:
