@@ -148,7 +148,10 @@ def run(example: str, environment: Mapping[str, str]) -> str:
 
 def strange(logged: str) -> list[str]:
     """What it logged, without failed runs, short leases and stops, which examples want."""
-    known = re.compile(r"job '|    |and \d+ more failure|queue '.+': a lease of |stopping: ")
+    known = re.compile(
+        r"job '|and \d+ more failure|queue '.+': a lease of |stopping: "
+        r"|Traceback |  |[\w.]+Error: "  # of a job that is moved to the DLQ
+    )
     return [line for line in logged.splitlines() if not known.match(line)]
 
 
