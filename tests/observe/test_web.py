@@ -130,7 +130,7 @@ def test_a_page_that_takes_long_holds_up_no_other() -> None:
 def test_clients_that_say_nothing_hold_up_nobody_and_are_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(web, "REQUEST_S", 0.3)
+    monkeypatch.setattr(web, "HEAD_S", 0.3)
     with serving() as port, contextlib.ExitStack() as clients:
         silent = [
             clients.enter_context(socket.create_connection(("127.0.0.1", port), 20))
@@ -142,7 +142,7 @@ def test_clients_that_say_nothing_hold_up_nobody_and_are_cut_off(
 
 
 def test_a_client_that_trickles_is_cut_off_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "REQUEST_S", 0.5)
+    monkeypatch.setattr(web, "HEAD_S", 0.5)
     with serving() as port, socket.create_connection(("127.0.0.1", port), 20) as client:
         deadline = time.monotonic() + 20
         with pytest.raises(OSError):  # noqa: PT012
@@ -156,27 +156,27 @@ def test_a_client_that_trickles_is_cut_off_all_the_same(monkeypatch: pytest.Monk
     assert time.monotonic() < deadline
 
 
-def test_only_so_many_are_served_at_once_and_places_come_free_again(
+def test_only_so_many_pages_are_made_at_once_and_the_next_is_made_when_one_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(web, "MAX_REQUESTS", 2)
-    with serving() as port:
-        busy = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(2)]
-        for client in busy:
-            client.sendall(b"GET /livez HTTP/1.1\r\n")
-        refused = False
-        while not refused:  # until both have their places
-            try:
-                fetch(port, "/livez")
-            except OSError:
-                refused = True
-        for client in busy:
-            client.close()
+    monkeypatch.setattr(web, "MAX_PAGES", 1)
+    go, asked = threading.Event(), threading.Event()
+
+    def slow(accept: str) -> tuple[str, bytes]:
+        asked.set()
+        go.wait(20)
+        return plain(accept)
+
+    with serving(metrics=slow) as port:
+        first = threading.Thread(target=fetch, args=(port, "/metrics"))
+        first.start()
+        assert asked.wait(20)
+        busy = fetch(port, "/metrics")
+        assert (busy.status, busy.body) == (503, b"busy; try again\n")
+        go.set()
+        first.join()
         deadline = time.monotonic() + 20
-        while True:
-            with contextlib.suppress(OSError):
-                assert fetch(port, "/livez").status == 200
-                break
+        while fetch(port, "/metrics").status != 200:
             assert time.monotonic() < deadline
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -51,24 +50,18 @@ class Endpoint:
         self.host, self.port = read_place(place)
         self._pages = _Pages(metrics, live, ready)
         self._server: Server | None = None
-        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Raises ConfigError where the place cannot be had."""
         self._server = Server(listen(self.host, self.port), self._pages.page)
         self.port = self._server.socket.getsockname()[1]
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.1,), name="chasqui-endpoint", daemon=True
-        )
-        self._thread.start()
+        self._server.start()
 
     def stop(self) -> None:
         """Requests that are being served are not waited for."""
         server, self._server = self._server, None
-        if server is not None and self._thread is not None:
-            server.shutdown()
-            server.server_close()
-            self._thread.join()
+        if server is not None:
+            server.stop()
 
     def __enter__(self) -> Self:
         self.start()
