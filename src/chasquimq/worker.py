@@ -41,9 +41,9 @@ from chasquimq.handler import Handler, OnError, Route, Router, read_handler
 from chasquimq.happening import Announce
 from chasquimq.health import Health
 from chasquimq.job import BackoffSpec, Envelope, Job
-from chasquimq.observe.announce import announcer
+from chasquimq.observe.announce import announcer, tell_names
 from chasquimq.observe.guard import guarded
-from chasquimq.observe.metrics import attached
+from chasquimq.observe.metrics import attached, attached_names
 from chasquimq.observe.stream import EventStream
 from chasquimq.store import Dialer, Store
 from chasquimq.text import said, shown
@@ -115,6 +115,7 @@ class Worker:
         self._wrap: Wrap = wire.encode
         self._on_error = _hearing(on_error)
         self._sinks = attached(metrics)
+        self._name_takers = attached_names(metrics)
         self._tracing = guarded(tracing)
         self._forced = dialect
         self._stable = consumer_id is not None
@@ -197,6 +198,7 @@ class Worker:
             log_runs=log_runs,
         )
         self._sinks += sinks
+        self._name_takers += attached_names(metrics)
         self._forced = self._forced or dialect
         self._on_error = self._on_error or heard
         if consumer_id is not None:
@@ -293,6 +295,7 @@ class Worker:
         try:
             await store.open()
             self._store = store
+            tell_names(self._name_takers, list(self._router.routes))
             self._consumer = Consumer(
                 store,
                 self._router,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chasquimq import Job, run_workers
+from chasquimq import InMemorySink, Job, MetricsSink, run_workers
 from chasquimq.errors import ConfigError
 from chasquimq.health import Health
 from chasquimq.observe import endpoint, record
@@ -89,6 +89,33 @@ async def test_a_program_serves_the_health_and_the_metrics_of_its_workers(desk: 
         assert (page.status, "is stopped" in page.json["problems"][0]) == (503, True)
     with pytest.raises(OSError):
         fetch(here.port, "/livez")
+
+
+async def test_handlers_have_their_series_however_many_other_names_come_first(desk: Desk) -> None:
+    sink = InMemorySink()
+    worker = desk.worker({"welcome": nothing}, burst=True, metrics=sink)  # type: ignore[arg-type]
+    async with desk.queue() as queue:
+        await queue.add_bulk([{"name": f"stranger-{n}", "data": n} for n in range(220)])
+        await queue.add_bulk([{"name": "welcome", "data": n} for n in range(3)])
+    with serve(worker, "0") as here:
+        await worker.run()
+        samples = Samples((await get(here.port, "/metrics")).body)
+    assert samples.of("jobs_completed_total", queue=desk.name, name="welcome") == 3
+    dead = {"queue": desk.name, "reason": "unrecoverable"}
+    assert samples.of("dlq_routed_total", name="stranger-0", **dead) == 1
+    assert samples.of("dlq_routed_total", name="__other__", **dead) == 21
+    assert sink.rollup().names["welcome"].completed == 3
+
+
+async def test_a_sink_that_fails_on_the_names_of_handlers_is_logged(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Fails(MetricsSink):
+        def handler_names(self, names: list[str]) -> None:
+            raise ValueError(names)
+
+    await desk.worker(nothing, burst=True, metrics=Fails()).run()
+    assert "a sink failed on handler_names" in caplog.text
 
 
 async def test_while_the_event_loop_is_blocked_the_thread_says_so(

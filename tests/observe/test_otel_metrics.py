@@ -145,6 +145,18 @@ def test_names_are_bounded_and_fit_to_be_shown() -> None:
     assert sum(counted.values()) == 3_001
 
 
+def test_names_of_handlers_have_attributes_of_their_own() -> None:
+    sky = Telescope()
+    sink = sky.tracing.sink("q")
+    for number in range(300):
+        sink.job_outcome(JobOutcome("ok", 1, 1, f"name-{number}"))
+    sink.job_outcome(JobOutcome("ok", 1, 1, "welcome"))  # a producer's, before the worker begins
+    sink.handler_names(["welcome"])
+    sink.job_outcome(JobOutcome("ok", 1, 1, "welcome"))
+    counted = sky.metric("chasquimq.jobs.completed")
+    assert (counted["name=welcome"], counted["name=__other__"]) == (1, 101)
+
+
 def test_what_only_a_leader_knows_is_told_while_it_leads() -> None:
     sky = Telescope()
     sink = sky.tracing.sink("q")

@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 from chasquimq import happening as it
 from chasquimq.health import PULSE_S, Connection, Health
 from chasquimq.job import Reason
-from chasquimq.observe.metrics import MAX_NAMES, OTHER, JobOutcome, MetricsSink, Names, listening
+from chasquimq.observe.metrics import MAX_NAMES, OTHER, JobOutcome, MetricsSink, listening
 from chasquimq.observe.record import (
     COUNTS,
     HANDLER_US,
@@ -24,6 +24,7 @@ from chasquimq.observe.record import (
     Runs,
     Snapshot,
     Tally,
+    Totals,
     counted,
     merged,
 )
@@ -298,13 +299,12 @@ def test_merging_leaves_its_parts_alone() -> None:
 
 
 def test_names_are_bounded_over_all_processes_and_stay_the_same_from_time_to_time() -> None:
-    names: dict[str, Names] = {}
+    totals = Totals(lambda: 0.0)
     first = filled("q", [f"one-{n}" for n in range(MAX_NAMES)])
     later = filled("q", [f"two-{n}" for n in range(MAX_NAMES)])
-    assert OTHER not in merged([first], names).queues["q"].names
-    again = counted(merged([first, later]))  # which has an `__other__` of its own
-    assert len(merged([again], {}).queues["q"].names) == MAX_NAMES + 1
-    tally = merged([later, first], names).queues["q"]  # in whatever order they come
+    assert OTHER not in totals.page(lambda: [("first", first)]).queues["q"].names
+    assert len(merged([first, later]).queues["q"].names) == MAX_NAMES + 1
+    tally = totals.page(lambda: [("later", later), ("first", first)]).queues["q"]
     assert len(tally.names) == MAX_NAMES + 1
     assert tally.names[OTHER].completed == MAX_NAMES
     assert all(tally.names[f"one-{n}"].completed == 1 for n in range(MAX_NAMES))

@@ -40,6 +40,15 @@ def announcer(sinks: Sequence[Announce], clock: Clock = time.monotonic) -> Annou
     return announce_to_one if len(heard) == 1 else announce
 
 
+def tell_names(takers: Sequence[Callable[[list[str]], None]], names: list[str]) -> None:
+    """Tell sinks for which names a worker has handlers; none of them is felt either."""
+    for take in takers:
+        try:
+            take(names)
+        except Exception:
+            log.exception("a sink failed on handler_names")
+
+
 class Complaint:
     """Logs the first failure of a sink or a tracer, and then one a minute: it may fail on every
     job."""

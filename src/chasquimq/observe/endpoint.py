@@ -16,10 +16,9 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from chasquimq.config import WorkerOptions
 from chasquimq.health import PATIENCE_S, PULSE_S, Health
-from chasquimq.observe.metrics import Names
 from chasquimq.observe.probe import LIMIT_S, Probe, Target
 from chasquimq.observe.prometheus import exposition, require_client
-from chasquimq.observe.record import Recorder, Seen, merged
+from chasquimq.observe.record import Recorder, Seen, Totals
 from chasquimq.observe.web import Answer, Server, listen, read_place, text
 from chasquimq.store import Dialer
 from chasquimq.text import shown
@@ -160,13 +159,13 @@ def serve(
         require_client()
     for worker, recorder in recorders:
         worker.adjust(metrics=recorder)
-    names: dict[str, Names] = {}
+    totals = Totals()
     probe = Probe(
         Target(worker.name, _elsewhere(worker.dialer), worker.options.group) for worker in several
     )
 
     def page(accept: str) -> tuple[str, bytes]:
-        whole = merged([recorder.snapshot() for _, recorder in recorders], names)
+        whole = totals.page(lambda: [(recorder, recorder.snapshot()) for _, recorder in recorders])
         return exposition(whole, probe.look(), accept)
 
     def seen() -> list[Seen]:

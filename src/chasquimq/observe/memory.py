@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from chasquimq.errors import ConfigError
@@ -216,6 +216,10 @@ class InMemorySink(MetricsSink):
             del self.healths[next(iter(self.healths))]
 
     # -- inside --------------------------------------------------------------------------------
+
+    def handler_names(self, names: Iterable[str]) -> None:
+        """A worker says for which names it has handlers."""
+        self._labels.reserve(names)
 
     def _keep(self, callback: str, value: Any) -> None:
         if len(self._calls) == self._limit:

@@ -7,7 +7,7 @@ it is attached, and nothing is looked up per job.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -254,15 +254,26 @@ def _method(sink: object, name: str) -> Method | None:
     return method
 
 
+def attached_names(metrics: object) -> list[Callable[[list[str]], None]]:
+    """How to tell these sinks for which names a worker has handlers, those that want to know."""
+    several = metrics if isinstance(metrics, list | tuple) else (metrics,)
+    methods = [getattr(sink, "handler_names", None) for sink in several]
+    return [method for method in methods if callable(method)]
+
+
 class Names:
     """Job names as labels, bounded: whoever comes after the first `limit` is `__other__`.
 
-    Names come from producers, and a sink that keeps a series for each would grow for ever.
+    Names come from producers, and a sink that keeps a series for each would grow for ever. Names
+    that are reserved have a label of their own whatever other names come before them.
     """
 
     def __init__(self, limit: int = MAX_NAMES) -> None:
         self._limit = limit
         self._known: set[str] = set()
+
+    def reserve(self, names: Iterable[str]) -> None:
+        self._known.update(names)
 
     def label(self, name: str) -> str:
         known = self._known

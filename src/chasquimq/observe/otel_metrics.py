@@ -146,6 +146,11 @@ class OpenTelemetrySink(MetricsSink):
         """For a process that is spawned: it begins to count anew."""
         return OpenTelemetrySink, (self._queue["queue"], self._given)
 
+    def handler_names(self, names: Iterable[str]) -> None:
+        """A worker says for which names it has handlers."""
+        self._labels.reserve(shown(name, WIDEST) for name in names)
+        self._ready.clear()  # some of these may have been among all others
+
     # -- the callbacks -------------------------------------------------------------------------
 
     def job_outcome(self, outcome: JobOutcome) -> None:

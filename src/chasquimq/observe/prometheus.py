@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from chasquimq.errors import ConfigError
-from chasquimq.observe.metrics import Names
 from chasquimq.observe.probe import Depths, Probe
 from chasquimq.observe.record import (
     BACKOFF_MS,
@@ -28,7 +27,7 @@ from chasquimq.observe.record import (
     Snapshot,
     Spread,
     Tally,
-    merged,
+    Totals,
 )
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class _Collector:
     def __init__(self) -> None:
         self._sinks: list[PrometheusSink] = []
         self._probes: list[Probe] = []
-        self._names: dict[str, Names] = {}
+        self._totals = Totals()
 
     def add(self, sink: PrometheusSink, probe: Probe | None) -> None:
         self._sinks.append(sink)
@@ -109,7 +108,8 @@ class _Collector:
         return families(Snapshot(), ())
 
     def collect(self) -> Iterator[Metric]:
-        snapshot = merged([sink.snapshot() for sink in list(self._sinks)], self._names)
+        sinks = list(self._sinks)
+        snapshot = self._totals.page(lambda: [(sink, sink.snapshot()) for sink in sinks])
         return families(snapshot, [row for probe in list(self._probes) for row in probe.look()])
 
 

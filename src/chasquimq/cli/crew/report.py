@@ -7,7 +7,7 @@ are kept and added, so that no sum ever goes back.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
@@ -15,8 +15,7 @@ import msgspec
 from chasquimq.cli.crew.member import Member
 from chasquimq.cli.crew.supervisor import Slot, Supervisor
 from chasquimq.observe.endpoint import Report
-from chasquimq.observe.metrics import Names
-from chasquimq.observe.record import Snapshot, counted, merged
+from chasquimq.observe.record import Snapshot, Totals, counted, merged
 
 STUCK_S = 10.0  # a supervisor whose loop has not turned for so long is not alive
 FRESH_S = 10.0  # how full a queue was longer ago is not told
@@ -26,25 +25,37 @@ SILENT_S = 5.0  # a process that has not answered for so long is not ready
 class Reports:
     def __init__(self, supervisor: Supervisor) -> None:
         self._crew = supervisor
-        self._names: dict[str, Names] = {}
-        # What the dead counted, and which of them: one value, so that nobody is counted twice.
-        self._past: tuple[Snapshot, frozenset[Member]] = (Snapshot({}, []), frozenset())
+        self._totals = Totals()
+        # What the dead counted, and which of them are still listed.
+        self._past, self._dead = Snapshot({}, []), frozenset[Member]()
         supervisor.ended_member = self.keep
+        supervisor.each_second = self.collect
 
     def keep(self, member: Member) -> None:
         """A process has ended: its counters stay."""
-        past, dead = self._past
-        gone = [counted(one) for one in _snapshots([member])]
-        still_listed = dead.intersection(self._crew.members)
-        self._past = merged([past, *gone], self._names), still_listed | {member}
+        last = _snapshots(member)
+
+        def look() -> list[tuple[Hashable, Snapshot]]:
+            self._past = merged([self._past, *(counted(one) for _, one in last)])
+            for tally in self._past.queues.values():
+                tally.names.clear()  # which the totals have
+            self._dead = self._dead.intersection(self._crew.members) | {member}
+            return last
+
+        self._totals.add(look)
+        for key, _ in last:
+            self._totals.forget(key)
+
+    def collect(self) -> None:
+        """Note what each process has counted, before it ends the rows of names that it uses no
+        longer."""
+        self._totals.add(self._look)
 
     def metrics(self, accept: str) -> tuple[str, bytes]:
         from chasquimq.observe.prometheus import exposition
 
-        members = list(self._crew.members)  # before the past: who ends meanwhile is in both
-        past, dead = self._past
-        living = [one for one in members if one not in dead]
-        whole = merged([past, *_snapshots(living)], self._names)
+        whole = self._totals.page(self._look)
+        living = [one for one in self._crew.members if one not in self._dead]
         recent = time.monotonic() - FRESH_S
         latest = max(living, key=lambda one: one.measured_at, default=None)
         full = latest.depths if latest is not None and latest.measured_at > recent else ()
@@ -74,6 +85,10 @@ class Reports:
             problems.insert(0, "it is draining")
         return Report(not problems, {"problems": problems, "processes": processes})
 
+    def _look(self) -> list[tuple[Hashable, Snapshot]]:
+        living = [one for one in self._crew.members if one not in self._dead]
+        return [(None, self._past), *(row for one in living for row in _snapshots(one))]
+
 
 def _process(slot: Slot) -> dict[str, Any]:
     """How one slot is; its `problems` are sentences."""
@@ -101,12 +116,14 @@ def _process(slot: Slot) -> dict[str, Any]:
     return found
 
 
-def _snapshots(members: Iterable[Member]) -> list[Snapshot]:
+def _snapshots(member: Member) -> list[tuple[Hashable, Snapshot]]:
+    """What each Worker of a process has counted, by a key that lasts as long as it does."""
+    if member.state is None:
+        return []
+    silent_s = time.monotonic() - member.stated_at
     return [
-        _aged(msgspec.convert(one, Snapshot), time.monotonic() - member.stated_at)
-        for member in members
-        if (state := member.state) is not None
-        for one in state.metrics
+        ((member, number), _aged(msgspec.convert(one, Snapshot), silent_s))
+        for number, one in enumerate(member.state.metrics)
     ]
 
 

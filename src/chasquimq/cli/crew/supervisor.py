@@ -77,6 +77,7 @@ class Supervisor:
         self.total = Total()  # of those that have ended
         self.beat_at = time.monotonic()  # when this loop last turned
         self.ended_member: Callable[[Member], None] = lambda member: None
+        self.each_second: Callable[[], None] = lambda: None
         self._passing = passing
         self._began = began
         self._started = False  # something has been ready once
@@ -353,6 +354,7 @@ class Supervisor:
     async def _ask(self) -> None:
         while True:
             self.beat_at = time.monotonic()
+            self.each_second()
             ready = (one for one in self.members if one.ready_at is not None and one.why is None)
             measurer = next(ready, None) if self.plan.orders.metrics else None
             for member in self.members:
