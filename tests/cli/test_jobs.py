@@ -120,6 +120,35 @@ def test_data_are_cut_unless_all_of_it_is_wanted(chasqui: Chasqui, queue_name: s
     assert "x" * 10_000 in chasqui.call("jobs", "show", queue_name, job.id, "--full").out
 
 
+def test_a_job_in_a_long_queue_is_found_or_the_way_to_it_is_told(
+    chasqui: Chasqui, queue_name: str
+) -> None:
+    """2,500 jobs are added in a moment, and 300 rows are looked at."""
+    with door(chasqui, queue_name) as queue:
+        bulks = [
+            queue.add_bulk([{"name": "n", "data": n, "job_id": f"own-{at}-{n}"} for n in range(50)])
+            for at in range(25)
+        ]
+        ours = queue.add("n", None)
+        for at in range(25, 50):
+            queue.add_bulk([{"name": "n", "data": n, "job_id": f"own-{at}-{n}"} for n in range(50)])
+    assert len(bulks) == 25
+    stream = wire.Keys(queue_name).stream
+    [(entry, _)] = [
+        row for row in chasqui.server.client().xrange(stream) if ours.id.encode() in row[1][b"d"]
+    ]
+    for asked in (ours.id, entry.decode()):
+        ended = chasqui.call("jobs", "show", queue_name, asked, "--scan", "300", "--json")
+        places = json.loads(ended.out)["places"]
+        assert (ended.code, [one["entry_id"] for one in places]) == (0, [entry.decode()])
+    ended = chasqui.call("jobs", "show", queue_name, "own-20-25", "--scan", "300")
+    assert ended.code == 1
+    words = " ".join(ended.err.split())
+    assert "knows no job 'own-20-25' as far as was looked: stream (300 of 2,501)" in words
+    assert "It may be in the rest: --scan 2501 looks at everything" in words
+    assert chasqui.call("jobs", "show", queue_name, "own-20-25", "--scan", "2501").code == 0
+
+
 def test_a_job_that_is_nowhere_says_where_was_looked(chasqui: Chasqui, queue_name: str) -> None:
     with door(chasqui, queue_name) as queue:
         queue.add_bulk([{"name": "n", "data": None} for _ in range(60)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -231,6 +231,83 @@ async def test_a_long_stream_is_looked_at_where_the_id_was_made_and_at_its_ends(
     assert not found.found
     [stream, *_] = found.looked
     assert (stream.rows, stream.total, stream.whole) == (300, 3_001, False)
+
+
+BASE_MS = 1_700_000_000_000
+
+
+def put_backlog(shelf: Shelf, count: int, per_ms: int, late_ms: Callable[[int], int]) -> list[str]:
+    """`per_ms` jobs are made in each millisecond; the nth is added so much later."""
+    mint, pipe, ids = wire.Mint(), shelf.redis.pipeline(), []
+    for n in range(count):
+        made_ms = BASE_MS + n // per_ms
+        job_id = mint.one(made_ms).decode()
+        body = wire.pack_envelope(Envelope(job_id, b"\xc0", made_ms))
+        entry_id = f"{made_ms + late_ms(n)}-{n}"
+        pipe.execute_command("XADD", shelf.keys.stream, entry_id, *wire.join_entry(body, b"n"))
+        ids.append(job_id)
+    pipe.execute()
+    return ids
+
+
+@pytest.mark.parametrize(
+    "late_ms",
+    [lambda n: 0, lambda n: 40_000, lambda n: -40_000, lambda n: n],
+    ids=["at-once", "clock-behind", "clock-ahead", "slow-bulk"],
+)
+async def test_a_waiting_job_is_found_in_a_backlog_that_was_added_fast(
+    shelf: Shelf, late_ms: Callable[[int], int]
+) -> None:
+    """5,000 jobs within a second, and it may look at 400 rows."""
+    ids = put_backlog(shelf, 5_000, 5, late_ms)
+    for wanted in (0, 700, 1_777, 2_500, 3_333, 4_100, 4_999):
+        found = await find(shelf, scan=400).job(ids[wanted])
+        assert states(found) == ["waiting"]
+        assert found.sightings[0].entry_id is not None
+        assert found.sightings[0].entry_id.endswith(f"-{wanted}")
+
+
+async def test_a_bulk_that_was_added_at_once_is_found_by_each_of_its_ids(
+    shelf: Shelf, queue: Queue
+) -> None:
+    """All of its ids were made in one millisecond."""
+    bulk = [{"name": "n", "data": n} for n in range(1_000)]
+    jobs = [job for _ in range(5) for job in await queue.add_bulk(bulk)]
+    for wanted in (0, 999, 1_500, 2_222, 2_999, 4_500, 4_999):
+        assert states(await find(shelf, scan=2_400).job(jobs[wanted].id)) == ["waiting"]
+
+
+async def test_a_few_jobs_of_another_time_lead_nobody_astray(shelf: Shelf) -> None:
+    """Retries and jobs that were delayed stand among those that were just made."""
+    mint, pipe, ids = wire.Mint(), shelf.redis.pipeline(), []
+    for n in range(4_000):
+        made_ms = BASE_MS + n - (5_000_000 if n % 4 == 0 else 0)
+        ids.append(mint.one(made_ms).decode())
+        body = wire.pack_envelope(Envelope(ids[-1], b"\xc0", made_ms))
+        pipe.execute_command(
+            "XADD", shelf.keys.stream, f"{BASE_MS + n}-0", *wire.join_entry(body, b"n")
+        )
+    pipe.execute()
+    for wanted in (801, 1_999, 2_501, 3_203):
+        assert states(await find(shelf, scan=400).job(ids[wanted])) == ["waiting"]
+
+
+async def test_an_entrys_id_leads_to_its_job_however_long_the_stream_is(shelf: Shelf) -> None:
+    pipe = shelf.redis.pipeline()
+    for key in (shelf.keys.stream, shelf.keys.dlq):
+        for n in range(1_000):
+            body = wire.pack_envelope(Envelope(f"job-{n}", b"\xc0", 1))
+            fields = (
+                wire.join_entry(body, b"n")
+                if key == shelf.keys.stream
+                else wire.pack_dead(body, b"n", b"7-0", "unrecoverable", job_id=f"dead-{n}")
+            )
+            pipe.execute_command("XADD", key, f"{n + 1}-{int(key == shelf.keys.dlq)}", *fields)
+    pipe.execute()
+    found = await find(shelf, scan=20).job("501-0")
+    assert (found.job_id, [one.entry_id for one in found.sightings]) == ("job-500", ["501-0"])
+    found = await find(shelf, scan=20).job("501-1")
+    assert [(one.state, one.entry_id) for one in found.sightings] == [("dead", "501-1")]
 
 
 async def test_no_answer_has_more_rows_than_a_page_nor_many_bytes(shelf: Shelf) -> None:

@@ -78,11 +78,7 @@ def show(
     if as_json:
         screen.json(render.sought_json(found))
     if not found.found:
-        where = render.looked_everywhere(found.looked)
-        refuse(
-            f"queue {queue!r} knows no job {shown(job_id, 200)!r}; looked at: {where}. A job that "
-            "is done leaves nothing behind unless its result or its events are kept"
-        )
+        refuse(f"queue {queue!r} {render.not_found(shown(job_id, 200), found.looked)}")
     if not as_json:
         screen.show(*render.sought(found, 0 if full else SHOWN))
 

@@ -75,6 +75,20 @@ def looked(places: Sequence[Looked]) -> list[str]:
     ]
 
 
+def not_found(job_id: str, places: Sequence[Looked]) -> str:
+    where = looked_everywhere(places)
+    if all(one.whole for one in places):
+        return (
+            f"knows no job {job_id!r}; looked at: {where}. A job that is done leaves nothing "
+            "behind unless its result or its events are kept"
+        )
+    most = max(one.total for one in places)
+    return (
+        f"knows no job {job_id!r} as far as was looked: {where}. It may be in the rest: "
+        f"--scan {most} looks at everything"
+    )
+
+
 def looked_everywhere(places: Sequence[Looked]) -> str:
     return ", ".join(
         f"{one.place} ({'all ' if one.whole else ''}{one.rows:,}"
@@ -296,4 +310,5 @@ def why_not(seen: Sequence[Sighting], places: Sequence[Looked]) -> str:
         if one.state == "delayed":
             return "it waits for another run: retries cannot be changed"
         return f"it is dead ({shown(one.reason or '')}): see chasqui dlq"
-    return f"it is unknown; looked at: {looked_everywhere(places)}"
+    found = "it is unknown" if all(one.whole for one in places) else "it was not found"
+    return f"{found}; looked at: {looked_everywhere(places)}"

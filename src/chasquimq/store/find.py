@@ -2,8 +2,8 @@
 
 Nothing on the server leads from an id to an entry of the stream or to a retry, so both are walked
 through: in pages, each a short command, so that the server serves others in between, and no
-further than asked. Where a stream is longer than that, its ends are looked at, and the entries of
-the time when the id was made, if it tells: that is where a job waits that was added at once.
+further than asked. Where a stream is longer than that, its ends are looked at, and the entries
+around the place where jobs stand that were made when the id was, if it tells: see `_place_of`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from chasquimq.store.walk import Progress, Walk, ask_all
 from chasquimq.wire import EventRow, Keys, unpack_event
 from chasquimq.wire.fault import as_error
 
+SAMPLE = 3  # entries that tell when others around them were made
 SKEW_MS = 60_000  # clocks of producers and of Redis differ by less
 FEW = 20_000  # so many rows are looked through again for a job that was on its way
 _SCORE_AND_FRONT = re.compile(rb"([0-9]{4,}) (.*)", re.DOTALL)
@@ -157,44 +158,84 @@ class Find:
 
     async def _resolve(self, asked: str) -> str:
         """The id of the job in an entry, if that is what was asked for; else the same."""
-        if not sighting.is_entry_id(asked):
-            return asked
         for key, read in (
             (self._keys.stream, sighting.in_stream),
             (self._keys.dlq, sighting.in_dlq),
         ):
-            for row in await self._link.ask("XRANGE", key, asked, asked):
+            for row in await self._entry(key, asked):
                 job_id = read(row).job_id
                 if job_id is not None:
                     return job_id
         return asked
 
     async def _in_stream(self, job_id: str, asked: str) -> tuple[list[Sighting], Looked]:
-        key, wanted, found = self._keys.stream, job_id.encode(), {}
-        total, rows = await self._link.ask("XLEN", key), 0
-        for start, newest_first, most in self._parts(total, sighting.made_ms(job_id)):
-            async for page in self._walk.entries(key, most, start=start, newest_first=newest_first):
-                rows += len(page)
-                for row in page:
-                    if asked.encode() == row[0] or _holds(row, wanted):
-                        found[row[0]] = sighting.in_stream(row)
+        key, wanted = self._keys.stream, job_id.encode()
+        found = {row[0]: sighting.in_stream(row) for row in await self._entry(key, asked)}
+        total, seen = await self._link.ask("XLEN", key), set[bytes]()
+        for start, end, newest_first, most in await self._parts(total, job_id):
+            async for page in self._walk.entries(
+                key, most, start=start, end=end, newest_first=newest_first
+            ):
+                seen.update(row[0] for row in page)
+                found |= {row[0]: sighting.in_stream(row) for row in page if _holds(row, wanted)}
         mine = [one for one in found.values() if job_id == one.job_id or asked == one.entry_id]
-        seen = await self._owned(mine)
-        return seen, self._far("stream", rows, total)
+        return await self._owned(mine), self._far("stream", len(seen), total)
+
+    async def _entry(self, key: bytes, asked: str) -> list[Row]:
+        """The entry of a stream that has this id, if it is one of an entry."""
+        if not sighting.is_entry_id(asked):
+            return []
+        return [(row[0], row[1]) for row in await self._link.ask("XRANGE", key, asked, asked)]
 
     def _far(self, where: str, rows: int, total: int) -> Looked:
         """A walk that was not cut off saw all, also of a queue that shrank meanwhile."""
         return Looked(where, total if rows < self._scan >= total else min(rows, total), total)
 
-    def _parts(self, total: int, made_ms: int | None) -> list[tuple[str, bool, int]]:
-        """(from where, backwards, how many): all of it, or the parts that are worth a look."""
+    async def _parts(self, total: int, job_id: str) -> list[tuple[str, str, bool, int]]:
+        """(from where, to where, backwards, how many): all of it, or the parts that are worth a
+        look."""
         if total <= self._scan:
-            return [("-", False, self._scan)]
-        share = max(1, self._scan // (2 if made_ms is None else 3))
-        ends = [("-", False, share), ("-", True, share)]
+            return [("-", "+", False, self._scan)]
+        made_ms = sighting.made_ms(job_id)
         if made_ms is None:
-            return ends
-        return [(str(max(0, made_ms - SKEW_MS)), False, share), *ends]
+            share = max(1, self._scan // 2)
+            return [("-", "+", False, share), ("-", "+", True, share)]
+        start, share = await self._place_of(made_ms), max(1, self._scan // 6)
+        # All of a bulk was made in one millisecond: most of it stands behind the place.
+        around = [(start, "+", False, 3 * share), ("-", start, True, share)]
+        return [*around, ("-", "+", False, share), ("-", "+", True, share)]
+
+    async def _place_of(self, made_ms: int) -> str:
+        """The entry's id from which on jobs stand that were made then, by their own account.
+
+        Entries tell the server's time of their add, jobs the producer's time of their making.
+        Between them lie the difference of two clocks, and as much time as a large bulk takes. But
+        what was made later was mostly added later, so some dozens of looks lead there.
+        """
+        key = self._keys.stream
+        ends = [("XRANGE", key, "-", "+", "COUNT", 1), ("XREVRANGE", key, "+", "-", "COUNT", 1)]
+        rows = [row for page in await ask_all(self._link, ends) for row in page]
+        times = [sighting.entry_ms(row[0].decode()) for row in rows] or [0]
+        ms = await self._bisect(made_ms, "{}-0", times[0], times[-1] + 1) - 1
+        last = await self._link.ask("XREVRANGE", key, max(ms, 0), max(ms, 0), "COUNT", 1)
+        if not last:
+            return f"{ms + 1}-0"
+        # Thousands may have been added in that millisecond.
+        most = int(last[0][0].rpartition(b"-")[2])
+        return f"{ms}-{await self._bisect(made_ms, f'{ms}-{{}}', 0, most + 1)}"
+
+    async def _bisect(self, made_ms: int, entry_id: str, low: int, high: int) -> int:
+        """The first number for which the entries from this id on were made then, or later."""
+        while low < high:
+            middle = (low + high) // 2
+            page = ("XRANGE", self._keys.stream, entry_id.format(middle), "+", "COUNT", SAMPLE)
+            # The middle one of some: retries, and jobs that were delayed, are older than others.
+            made = sorted(sighting.made_of((row[0], row[1])) for row in await self._link.ask(*page))
+            if not made or made[len(made) // 2] >= made_ms:
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
     async def _owned(self, entries: list[Sighting]) -> list[Sighting]:
         """The same, and which of them somebody runs."""
@@ -257,16 +298,17 @@ class Find:
         return None
 
     async def _in_dlq(self, job_id: str, asked: str) -> tuple[list[Sighting], Looked]:
-        key, wanted, found = self._keys.dlq, job_id.encode(), list[Sighting]()
+        key, wanted = self._keys.dlq, job_id.encode()
+        found = {row[0]: sighting.in_dlq(row) for row in await self._entry(key, asked)}
         total, rows = await self._link.ask("XLEN", key), 0
         async for page in self._walk.entries(key, self._scan, newest_first=True):
             rows += len(page)
             for row in page:
-                if _holds(row, wanted) or _holds(row, asked.encode()) or row[0] == asked.encode():
+                if _holds(row, wanted) or _holds(row, asked.encode()):
                     seen = sighting.in_dlq(row)
                     if seen.job_id == job_id or asked in (seen.entry_id, seen.source_id):
-                        found.append(seen)
-        return found, self._far("DLQ", rows, total)
+                        found[row[0]] = seen
+        return list(found.values()), self._far("DLQ", rows, total)
 
     async def _events(
         self, job_id: str, since_ms: int, most: int

@@ -67,6 +67,13 @@ def entry_ms(entry_id: str) -> int:
     return int(entry_id.partition("-")[0])
 
 
+def made_of(row: Row) -> int:
+    """When the job of an entry was made, as far as the entry tells; else when it was added."""
+    seen = in_stream(row)
+    by_id = made_ms(seen.job_id) if seen.job_id is not None else None
+    return by_id or seen.created_ms or seen.since_ms or 0
+
+
 def made_ms(job_id: str) -> int | None:
     """When an id was made, where it tells: one that was minted, or that of a spec's fire."""
     end = job_id.rpartition("@")[2]

@@ -26,10 +26,16 @@ class Walk:
         self._progress = progress
 
     async def entries(
-        self, key: bytes, most: int, *, start: str = "-", newest_first: bool = False
+        self,
+        key: bytes,
+        most: int,
+        *,
+        start: str = "-",
+        end: str = "+",
+        newest_first: bool = False,
     ) -> AsyncIterator[list[Row]]:
-        """Entries of a stream from `start` on, or back to it; none of the pages is empty."""
-        count, end = FIRST_PAGE, "+"
+        """Entries of a stream from `start` to `end`, or back; none of the pages is empty."""
+        count = FIRST_PAGE
         while most > 0 and start != f"({LAST}":
             count = min(count, most)
             ends = (end, start) if newest_first else (start, end)
