@@ -21,9 +21,24 @@ _built: list[Any] = []  # the command; to build it takes longer than most comman
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; answers how it ended, as `exits.py` has it."""
     from chasquimq.cli.brief import answered
+    from chasquimq.cli.output import FULL, drop_stdout, spare_stderr
 
     _open_streams()
-    return 0 if answered(sys.argv[1:] if argv is None else argv) else _run(argv)
+    spare_stderr()
+    code = 0
+    try:
+        code = 0 if answered(sys.argv[1:] if argv is None else argv) else _run(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read has had enough
+        drop_stdout()
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        drop_stdout()
+        where = error.filename or "stdout"
+        print(f"chasqui: cannot write to {where}: {error.strerror}", file=sys.stderr)
+        return 1  # as exits.py has it
+    return code
 
 
 def _open_streams() -> None:

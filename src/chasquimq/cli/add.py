@@ -20,6 +20,7 @@ from chasquimq.cli.bar import Bar
 from chasquimq.cli.exits import Exit
 from chasquimq.cli.load import Loader, Send, Tally
 from chasquimq.cli.moment import duration_ms, read_duration, read_moment
+from chasquimq.cli.output import drop_stdout
 from chasquimq.cli.screen import Screen
 from chasquimq.cli.shell import (
     AsJson,
@@ -199,14 +200,18 @@ class Printer:
         self._ids = ids
         self._dry_run = dry_run
         self._begun = False
+        self._lost: str | None = None  # why stdout could not be written
 
     def _write(self, text: str) -> None:
-        """Who has stopped reading ids does not stop the jobs."""
+        """A reader that has gone, or a full disk, does not stop the jobs."""
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            drop_stdout()
+        except OSError as error:
+            drop_stdout()
+            self._lost = error.strerror or str(error)
 
     def jobs(self, jobs: Sequence[Job]) -> None:
         """They are not kept: there may be as many as in a file of any size."""
@@ -224,8 +229,11 @@ class Printer:
         self._sums(tally, ended)
         for line in render.skipped(tally, source.unit):
             print(f"chasqui: {line}", file=sys.stderr)
+        if self._lost is not None:
+            added = render.added(tally, self._dry_run)
+            print(f"chasqui: cannot write to stdout: {self._lost}; {added}", file=sys.stderr)
         if ended is None:
-            if tally.bad_count:
+            if tally.bad_count or self._lost is not None:
                 raise typer.Exit(Exit.FAILED)
             return
         notes = render.account(tally, queue, source.unit, many=source.is_many)

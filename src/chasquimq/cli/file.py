@@ -12,6 +12,7 @@ import typer
 
 from chasquimq.cli.ask import refuse
 from chasquimq.cli.exits import Exit
+from chasquimq.cli.output import FULL, drop_stdout
 from chasquimq.config import one_of
 from chasquimq.errors import ChasquiError, ConfigError
 
@@ -48,15 +49,19 @@ def into_file(path: str | None, format: str | None, *, force: bool) -> Iterator[
     target: str | IO[Any] = path
     if is_standard:
         target = _binary(sys.stdout)
-    with _told(path):
-        yield Chosen(target, form, is_standard)
+    with _told("cannot write to stdout" if is_standard else path):
+        if is_standard or os.path.isfile(path) or not os.path.exists(path):
+            yield Chosen(target, form, is_standard)
+        else:  # a device or a named pipe, which no other file can replace
+            with open(path, "wb") as opened:
+                yield Chosen(opened, form, is_standard)
 
 
 @contextmanager
 def from_file(path: str, format: str | None) -> Iterator[Chosen]:
     form = _read_format(path, format)
     is_standard = path == STANDARD
-    with _told(path):
+    with _told("cannot read stdin" if is_standard else path):
         yield Chosen(_binary(sys.stdin) if is_standard else path, form, is_standard)
 
 
@@ -73,14 +78,15 @@ def _binary(file: Any) -> IO[Any]:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _told(trouble: str) -> Iterator[None]:
     try:
         yield
     except ChasquiError:
         raise
     except BrokenPipeError:
-        # Whoever read has had enough. Python must not fail once more when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_stdout()
         raise typer.Exit(Exit.FAILED) from None
     except OSError as error:
-        refuse(f"{path}: {error.strerror or error}")
+        if error.errno in FULL:
+            drop_stdout()
+        refuse(f"{trouble}: {error.strerror or error}")
