@@ -18,6 +18,8 @@ __all__ = ["grave", "shown"]
 
 # -- peek ------------------------------------------------------------------------------------------
 
+OTHERS = " (limit {}); run it again, or give another --limit"
+
 
 def test_dead_jobs_in_a_pipe(chasqui: Chasqui, grave: Grave) -> None:
     grave.fill()
@@ -186,7 +188,7 @@ def test_a_replay_goes_on_after_a_yes(shown: Chasqui, answer: bytes) -> None:
     grave = Grave(shown)
     grave.fill()
     ended = shown.call("dlq", "replay", grave.queue, "--limit", "2", input=answer)
-    assert (ended.code, ended.out) == (0, "replayed 2 of 2 entries\n")
+    assert (ended.code, ended.out) == (0, f"replayed 2 of 4 dead jobs{OTHERS.format(2)}\n")
     assert f"replay 2 dead jobs into queue '{grave.queue}'? [y/N] " in ended.err
     assert (grave.rows, grave.waiting) == (2, 2)
 
@@ -204,25 +206,44 @@ def test_anything_else_is_no(shown: Chasqui, answer: bytes) -> None:
 def test_a_replay_unasked_says_how_many_of_how_many(chasqui: Chasqui, grave: Grave) -> None:
     grave.fill()
     ended = chasqui.call("dlq", "replay", grave.queue, "--yes")
-    assert (ended.code, ended.out) == (0, "replayed 3 of 100 entries\n")
+    assert (ended.code, ended.out) == (0, "replayed 3 of 4 dead jobs\n")
     assert (grave.rows, grave.waiting) == (1, 3)
     data = [fields[b"d"] for _, fields in grave.client.xrange(grave.keys.stream)]
     assert [wire.unpack_envelope(one).id for one in data] == ["job-1", "job-2", "job-3"]
 
 
+def test_a_replay_says_that_its_limit_left_others(chasqui: Chasqui, grave: Grave) -> None:
+    """The usual limit is 100, and there are 2,858."""
+    grave.bury_many(2_858, error_type="KeyError")
+    command = ("dlq", "replay", grave.queue, "--yes")
+    ended = chasqui.call(*command)
+    assert (ended.code, ended.out) == (
+        0,
+        f"replayed 100 of 2,858 dead jobs{OTHERS.format(100)}\n",
+    )
+    some = chasqui.call(*command, "--error-type", "KeyError", "--limit", "58")
+    assert some.out == f"replayed 58 dead jobs{OTHERS.format(58)}\n"
+    told = json.loads(chasqui.call(*command, "--limit", "700", "--json").out)
+    assert (told["replayed"], told["limit"], told["dead"]) == (700, 700, 2_000)
+    rest = chasqui.call(*command, "--limit", "2000")
+    assert rest.out == "replayed 2,000 of 2,000 dead jobs\n"
+    assert (grave.rows, grave.waiting) == (0, 2_858)
+
+
 def test_a_dry_run_says_how_many_and_changes_nothing(chasqui: Chasqui, grave: Grave) -> None:
     grave.fill()
     some = chasqui.call("dlq", "replay", grave.queue, "--dry-run", "--limit", "2")
-    assert some.out == "would have replayed 2 of 2 entries\n"
+    assert some.out == f"would have replayed 2 of 4 dead jobs{OTHERS.format(2)}\n"
     every = chasqui.call("dlq", "replay", grave.queue, "--all", "--dry-run", "--json")
     assert json.loads(every.out) == {
         "queue": grave.queue,
         "replayed": 3,
         "limit": 3,
         "dry_run": True,
+        "dead": 4,
     }
     purge = chasqui.call("dlq", "purge", grave.queue, "--everything", "--dry-run")
-    assert purge.out == "would have purged 4 of 4 entries\n"
+    assert purge.out == "would have purged 4 of 4 dead jobs\n"
     assert (grave.rows, grave.waiting) == (4, 0)
 
 
@@ -231,14 +252,14 @@ def test_all_is_all_with_filters_and_a_rate(chasqui: Chasqui, grave: Grave) -> N
     grave.bury_many(150, error_type="KeyError")
     options = ("--all", "--error-type", "KeyError", "--rate", "100000", "--yes")
     ended = chasqui.call("dlq", "replay", grave.queue, *options)
-    assert ended.out == "replayed 150 of 150 entries\n"
+    assert ended.out == "replayed 150 dead jobs\n"
     assert (grave.rows, grave.waiting) == (4, 150)
     assert chasqui.call("dlq", "replay", grave.queue, "--all", "--limit", "1").code == 2
 
 
 @pytest.mark.parametrize(
     ("keys", "code", "says", "left"),
-    [(b"Y\r", 0, "replayed 3 of 100", 1), (b"\r", 1, "aborted", 4), (CTRL_C, 130, "", 4)],
+    [(b"Y\r", 0, "replayed 3 of 4 dead jobs", 1), (b"\r", 1, "aborted", 4), (CTRL_C, 130, "", 4)],
 )
 def test_the_question_in_a_terminal(
     shown: Chasqui, keys: bytes, code: int, says: str, left: int
@@ -264,7 +285,7 @@ def test_ctrl_c_in_a_replay_says_how_many_and_loses_none(shown: Chasqui) -> None
         text = terminal.text
     assert "stopped; the rest is still dead" in text
     assert 0 < grave.waiting < 1_000
-    assert f"replayed {grave.waiting} of 1000 entries" in text
+    assert f"replayed {grave.waiting} of 1,000 dead jobs" in text
     assert grave.waiting + grave.rows == 1_000
 
 
@@ -292,9 +313,9 @@ def test_a_purge_without_a_terminal_wants_yes(shown: Chasqui) -> None:
 def test_a_purge_deletes_what_was_meant(chasqui: Chasqui, grave: Grave) -> None:
     grave.fill()
     ended = chasqui.call("dlq", "purge", grave.queue, "--older-than", "36h", "--yes")
-    assert (ended.code, ended.out) == (0, "purged 2 of 2 entries\n")
+    assert (ended.code, ended.out) == (0, "purged 2 dead jobs\n")
     one = chasqui.call("dlq", "purge", grave.queue, "--everything", "--limit", "1", "--yes")
-    assert one.out == "purged 1 of 1 entries\n"
+    assert one.out == f"purged 1 of 2 dead jobs{OTHERS.format(1)}\n"
     assert grave.ids == ["1700000000003-0"]
 
 
@@ -306,7 +327,7 @@ def test_the_purge_asks_in_a_terminal(shown: Chasqui) -> None:
         grave.bury()  # it dies while somebody thinks: nobody was asked about it
         terminal.press(b"yes\r")
         assert terminal.end() == 0
-        assert "purged 4 of 4 entries" in terminal.text
+        assert "purged 4 of 4 dead jobs" in terminal.text
     assert grave.ids == ["1700000000004-0"]
 
 

@@ -149,6 +149,7 @@ def replay(
     which = read_which(ids, name, reason, error_type, older_than, newer_than)
     most = None if everything else limit or DEFAULT_LIMIT
     screen = Screen(as_json=as_json)
+    about = _About(queue, redis_url, which, most)
 
     def work(tell: Tell, door: Queue, bound: int | None, dry: bool) -> Awaitable[int]:
         return door.replay_dlq(bound, dry_run=dry, rate=rate, progress=tell, **which)
@@ -158,7 +159,7 @@ def replay(
         count = dead.count(queue, redis_url, work, most, quiet=not dry_run)
         most = count if everything else most
         if dry_run or not count:
-            _say(screen, queue, "replayed", Worked(0 if not dry_run else count), most, dry_run)
+            about.say(screen, "replayed", Worked(count if dry_run else 0), most, work, dry_run)
             _hint(queue, redis_url, which, count)
             return
         confirm(f"replay {_jobs(count)} into queue '{queue}'", yes, piped=True)
@@ -166,7 +167,7 @@ def replay(
     else:
         bound = cast(int, most)
     done = dead.carry_out(queue, redis_url, "replaying", work, bound)
-    _say(screen, queue, "replayed", done, most)
+    about.say(screen, "replayed", done, most, work)
     _hint(queue, redis_url, which, done.done)
     _end(done, "the rest is still dead")
 
@@ -206,15 +207,16 @@ def purge(
     def work(tell: Tell, door: Queue, bound: int | None, dry: bool) -> Awaitable[int]:
         return door.purge_dlq(bound, everything=everything, dry_run=dry, progress=tell, **which)
 
+    about = _About(queue, redis_url, which, limit)
     count = dead.count(queue, redis_url, work, limit, quiet=True)
     if dry_run or not count:
-        _say(screen, queue, "purged", Worked(count if dry_run else 0), count, dry_run)
+        about.say(screen, "purged", Worked(count if dry_run else 0), count, work, dry_run)
         _hint(queue, redis_url, which, count)
         return
     confirm(f"delete {_jobs(count)} of queue '{queue}' for good", yes)
     # No more than was asked about: what died since then is another question.
     done = dead.carry_out(queue, redis_url, "deleting", work, count)
-    _say(screen, queue, "purged", done, count)
+    about.say(screen, "purged", done, count, work)
     _end(done, "the rest is still there")
 
 
@@ -299,7 +301,7 @@ def bring_in(
             )
 
         done = run_on(queue, redis_url, verb)
-    _say(Screen(as_json=as_json), queue, "imported", done, None, dry_run)
+    _say(Screen(as_json=as_json), queue, "imported", done, dry_run)
     _end(done, "to go on, import it again: nothing is added twice")
 
 
@@ -325,22 +327,58 @@ def _count_by(screen: Screen, queue: str, url: str | None, which: Which, by: ren
     _end(done, "not all were counted")
 
 
-def _say(
-    screen: Screen,
-    queue: str,
-    verb: str,
-    done: Worked,
-    most: int | None = None,
-    dry_run: bool = False,
-) -> None:
-    """How many it was, of how many."""
+class _About:
+    """Which dead jobs a command is about, and what it says of them at its end."""
+
+    def __init__(self, queue: str, url: str | None, which: Which, limit: int | None) -> None:
+        self._queue = queue
+        self._url = url
+        self._limit = limit
+        # How many a filter means is only known when the whole DLQ was read.
+        self._all = self._dead() if dead.means_all(which) else None
+
+    def say(
+        self,
+        screen: Screen,
+        verb: str,
+        done: Worked,
+        most: int | None,
+        work: dead.Work,
+        dry_run: bool = False,
+    ) -> None:
+        """How many it was of how many; where the limit was reached, that there are others."""
+        if screen.as_json:
+            told = {"queue": self._queue, verb: done.done, "limit": most, "dry_run": dry_run}
+            screen.json(told | {"dead": self._dead()})
+            return
+        there = _jobs(done.done) if self._all is None else f"{done.done:,} of {_jobs(self._all)}"
+        limit = ""
+        if self._has_others(done.done, work, dry_run):
+            limit = f" (limit {self._limit:,}); run it again, or give another --limit"
+        screen.say(f"{_verb(verb, done, dry_run)}{there}{limit}")
+
+    def _has_others(self, done: int, work: dead.Work, dry_run: bool) -> bool:
+        if self._limit is None or done < self._limit:
+            return False
+        others = done + 1 if dry_run else 1
+        return dead.count(self._queue, self._url, work, others, quiet=True) == others
+
+    def _dead(self) -> int:
+        async def look(door: Queue) -> int:
+            return (await door.counts()).dead
+
+        return run_on(self._queue, self._url, look)
+
+
+def _say(screen: Screen, queue: str, verb: str, done: Worked, dry_run: bool) -> None:
     if screen.as_json:
-        screen.json({"queue": queue, verb: done.done, "limit": most, "dry_run": dry_run})
-        return
-    count = _entries(done.done) if most is None else f"{done.done} of {most} entries"
-    at_least = "at least " if done.cut else ""
-    would = f"would have {verb}" if dry_run else verb
-    screen.say(f"{would} {at_least}{count}")
+        screen.json({"queue": queue, verb: done.done, "limit": None, "dry_run": dry_run})
+    else:
+        screen.say(f"{_verb(verb, done, dry_run)}{_entries(done.done)}")
+
+
+def _verb(verb: str, done: Worked, dry_run: bool) -> str:
+    return f"{f'would have {verb}' if dry_run else verb} {'at least ' if done.cut else ''}"
 
 
 def _hint(queue: str, url: str | None, which: Which, found: int) -> None:
