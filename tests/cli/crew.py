@@ -133,8 +133,22 @@ class Crew:
         """How many connections wait for the next job."""
         return sum("b" in one["flags"] for one in self.client.client_list())
 
+    def stops_reading(self, processes: int) -> None:
+        """Wait until every process has heard that it ends, and takes no other job.
+
+        That nobody reads is not enough: a process that has not heard it yet reads nothing for a
+        moment after each read, and on a busy machine that moment is long.
+        """
+
+        def states() -> list[str]:
+            told = json.loads(page(self.port(), "/readyz")[1])["processes"]
+            return [one["state"] for process in told for one in process.get("workers", ())]
+
+        until(lambda: states() == ["stopping"] * processes, "somebody has not heard it")
+        self.nobody_reads()
+
     def nobody_reads(self) -> None:
-        """Wait until every process has heard that it ends, and takes no other job."""
+        """Wait until no connection waits for a job: for one moment, or for good."""
         until(lambda: not self.reading(), "somebody still reads")
 
     def consumers(self) -> set[str]:

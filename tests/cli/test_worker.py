@@ -40,13 +40,14 @@ def test_what_a_burst_says(native: Chasqui, queue_name: str, tmp_path: Path) -> 
 
 
 def test_the_first_signal_lets_jobs_end(native: Chasqui, queue_name: str, tmp_path: Path) -> None:
-    with Crew(native, queue_name, "--processes", "2", out=tmp_path) as crew:
+    args = ("--processes", "2", "--metrics", "127.0.0.1:0")
+    with Crew(native, queue_name, *args, out=tmp_path) as crew:
         crew.begins().add("hold", 6)
         until(lambda: len(crew.seen) == 6)
         until(crew.reading)  # there is room for two more
         crew.signal(signal.SIGTERM)
         crew.hears("SIGTERM: draining")
-        crew.nobody_reads()
+        crew.stops_reading(2)
         later = crew.add("nap")
         assert not crew.has_ended()
         crew.let_go()
