@@ -65,6 +65,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     threads_stuck: int = 0  # the latter
     threads_limit: int = 0
     loop_lag_s: float = 0.0  # for how long the event loop was blocked lately, at the worst
+    stalled: str | None = None  # why only a new process can help, None otherwise
     counters: Counters = Counters()
 
     @property

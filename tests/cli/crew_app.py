@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 
 import redis
 
@@ -27,6 +28,9 @@ async def handle(job: Job) -> None:
         case "hold":  # until the test lets go
             while not client.exists(f"{QUEUE}:go"):
                 await asyncio.sleep(0.02)
+        case "block":  # ... and let nothing else run meanwhile
+            while not client.exists(f"{QUEUE}:go"):
+                time.sleep(0.02)
         case "nap":
             await asyncio.sleep(0.02)
         case "grow":

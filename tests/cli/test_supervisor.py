@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from chasquimq.cli.crew import supervisor
 from chasquimq.cli.crew.backoff import Backoff
 from chasquimq.cli.crew.member import Member
 from chasquimq.cli.crew.message import Failed, Orders, Post, State
@@ -21,9 +23,11 @@ from chasquimq.cli.crew.verdict import judge
 from chasquimq.errors import AccessError, ConfigError, StoreUnavailableError
 from tests.cli.crew import Crew, add, is_alive, page, problems, until
 from tests.cli.kit import Chasqui
+from tests.engine.desk import eventually
 from tests.servers import DIALECTS, Servers
 
 NAMED = "tests.cli.crew_app:named"
+STALLS = "tests.cli.crew_stalled:worker"
 COMPLETED = re.compile(r'^chasquimq_jobs_completed_total\{.*name="nap".*\} (\d+)', re.MULTILINE)
 
 
@@ -107,6 +111,109 @@ def test_nothing_is_left_when_the_supervisor_is_killed(
         assert len(crew.ended) == 5
         assert not {run.job_id for run in crew.seen} & set(later)
         assert (crew.waiting(), crew.pending(), crew.consumers()) == (2, 0, set())
+
+
+@pytest.mark.parametrize("args", [(), ("--metrics", "127.0.0.1:0")], ids=["alone", "served"])
+def test_a_process_that_says_it_cannot_work_is_replaced(
+    native: Chasqui, queue_name: str, tmp_path: Path, args: tuple[str, ...]
+) -> None:
+    with Crew(native, queue_name, *args, target=STALLS, out=tmp_path) as crew:
+        crew.begins().add("hold")
+        until(lambda: len(crew.seen) == 1)
+        [first] = crew.children()
+        crew.client.set(f"{queue_name}:stall", 1)
+        crew.hears(f"process 1 (pid {first}) cannot work: all of its slots are dead")
+        crew.let_go()  # it drains: its job comes to its end
+        crew.hears("was stopped because it cannot work: all of its slots are dead; starting again")
+        until(lambda: first not in crew.children() and crew.children())
+        crew.add("nap")
+        until(lambda: len(crew.ended) == 2)
+        hold, nap = crew.ended
+        assert (hold.pid, nap.name) == (first, "nap")
+        assert nap.pid != first
+        crew.signal(signal.SIGTERM)
+        assert crew.ends() == 0
+        assert (crew.waiting(), crew.pending(), len(crew.seen)) == (0, 0, 2)
+        assert "1 crash" in crew.said
+
+
+def test_one_of_two_that_cannot_work_is_replaced_and_the_other_goes_on(
+    native: Chasqui, queue_name: str, tmp_path: Path
+) -> None:
+    with Crew(native, queue_name, "--processes", "2", target=STALLS, out=tmp_path) as crew:
+        crew.begins()
+        until(lambda: len(crew.consumers()) == 2)
+        before = set(crew.children())
+        crew.client.set(f"{queue_name}:stall", 1)
+        crew.hears("starting again in 0.5 s")
+        gone = int(crew.client.get(f"{queue_name}:stalled"))
+        until(lambda: len(set(crew.children()) - {gone}) == 2)
+        assert before - {gone} <= set(crew.children())
+        ids = crew.add("nap", 50)
+        until(lambda: {run.job_id for run in crew.ended} == set(ids))
+        assert gone not in {run.pid for run in crew.ended}
+
+
+async def test_a_process_that_answers_no_more_is_replaced(
+    native: Chasqui, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handler blocks its event loop; a minute of silence is shortened to three looks."""
+    monkeypatch.setattr(supervisor, "SILENT_LOOKS", 3)
+    client, said = native.server.client(), list[str]()
+    add(native.server, queue_name, "block")
+    orders = Orders(target="tests.cli.crew_app:worker", redis_url=native.server.url)
+    env = {**native.env, "CREW_QUEUE": queue_name, "CHASQUI_REDIS_URL": native.server.url}
+    crew = Supervisor(
+        Plan(orders, env), lambda index, text: said.append(text.decode()), lambda member: None
+    )
+    running = asyncio.create_task(crew.run())
+    try:
+        await eventually(lambda: client.llen(f"{queue_name}:seen") == 1, 30)
+        await eventually(lambda: crew.members[0].unfit is not None, 30)
+        blocked = crew.members[0]
+        assert "has not answered" in str(blocked.unfit) and blocked.told_to_stop
+        client.set(f"{queue_name}:go", 1)  # or it would be killed at its deadline
+        await eventually(lambda: crew.total.crashes == 1, 30)
+        add(native.server, queue_name, "nap")
+        await eventually(lambda: client.llen(f"{queue_name}:ended") == 2, 30)
+        pids = [int(row.split()[0]) for row in client.lrange(f"{queue_name}:ended", 0, -1)]
+        assert pids[0] == blocked.pid != pids[1]
+    finally:
+        crew._stop_all()
+        assert await running == 0, said
+
+
+def test_a_stalled_process_is_not_alive_until_it_was_told_to_stop(
+    crew_of_two: Supervisor,
+) -> None:
+    reports, member = Reports(crew_of_two), crew_of_two.slots[1].member
+    assert member is not None
+    crew_of_two.members.append(member)
+    member.stalled = "all of its slots are dead"
+    words = "process 2 is stalled: all of its slots are dead"
+    assert (reports.live().ok, reports.live().details["problems"]) == (False, [words])
+    member.told_to_stop = True
+    assert reports.live().ok
+
+
+def test_who_cannot_work_is_decided_by_looks_in_a_row() -> None:
+    member, why = Member(Orders(target="a:b"), print), "all of its slots are dead"
+    stalled = State(posts=[Post("mail", False, [], {}, why)])
+    well = State(posts=[Post("mail", True, [], {})])
+    for states, expected in (
+        ([stalled], None),
+        ([stalled, well, stalled], None),
+        ([stalled, well, stalled, stalled], why),
+    ):
+        member.stalls = 0
+        for state in states:
+            member._hear(state)
+        assert member.cannot_work(2, 60) == expected
+    member.unanswered = 60
+    member.told_to_stop = True
+    assert member.cannot_work(2, 60) is None
+    member.told_to_stop, member.stalls = False, 0
+    assert "has not answered 60 times" in (member.cannot_work(2, 60) or "")
 
 
 def test_sighup_exchanges_processes_without_a_gap(

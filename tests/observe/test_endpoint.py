@@ -46,6 +46,7 @@ def seen(age_s: float = 0.0, **health: Any) -> Seen:
         (seen(5.0), True, False, "the event loop is blocked for 5.0 s"),
         (seen(61.0), False, False, "has been blocked for 61 s: is a handler"),
         (seen(paused=True), True, True, None),
+        (seen(stalled="its slots are dead"), False, False, "mail is stalled: its slots are dead"),
     ],
 )
 def test_who_lives_and_who_is_ready(

@@ -98,6 +98,7 @@ def _about(workers: Sequence[Seen], problems: list[str]) -> Report:
             "state": one.health.state,
             "healthy": one.healthy,
             "problems": list(one.health.problems),
+            "stalled": one.health.stalled,
             "heard_s": round(one.age_s, 3),
             "loop_lag_s": round(one.loop_lag_s, 3),
             "running": one.health.running,
@@ -115,6 +116,8 @@ def _deadly(one: Seen) -> Iterator[str]:
     health, whose = one.health, f"the worker of {shown(one.queue)}"
     if health.state == "failed":
         yield f"{whose} has failed: {'; '.join(health.problems)}"
+    elif health.stalled is not None:
+        yield f"{whose} is stalled: {health.stalled}"
     elif one.age_s > BLOCKED_S:
         yield f"{whose} has been blocked for {one.age_s:.0f} s: is a handler blocking it?"
     elif health.state == "running":
@@ -129,6 +132,8 @@ def _ills(one: Seen) -> Iterator[str]:
         yield f"{whose} is {health.state}"
     elif one.age_s - PULSE_S > PATIENCE_S:
         yield f"{whose}: the event loop is blocked for {one.age_s:.1f} s: is a handler blocking it?"
+    if health.stalled is not None:
+        yield f"{whose} is stalled: {health.stalled}"
     for problem in health.problems:
         yield f"{whose}: {problem}"
 

@@ -310,9 +310,11 @@ def _role(worker: Worker) -> Role:
 def _post(worker: Worker) -> Post:
     health = worker.health()
     wrong = list(health.problems)
+    if health.stalled is not None:
+        wrong.append(f"it is stalled: {health.stalled}")
     if not health.healthy and not wrong:
         wrong = [f"it is {health.state}"]
-    return Post(worker.name, health.healthy, wrong, health.to_dict())
+    return Post(worker.name, health.healthy, wrong, health.to_dict(), health.stalled)
 
 
 def _fuse(seconds: float) -> None:

@@ -62,6 +62,10 @@ class Member:
         self.measured_at = 0.0
         self.failure: Failed | None = None
         self.why: str | None = None  # it stops, by its own account
+        self.unfit: str | None = None  # why it was told to stop, when it could not work
+        self.stalled: str | None = None  # what it said when it was asked last
+        self.stalls = 0  # how often in a row
+        self.unanswered = 0  # looks since the last question that it has not answered
         self.told_to_stop = False
         self.last_words = ""
         self._orders = orders
@@ -107,6 +111,7 @@ class Member:
             return
         if verb == "state":
             if self._asked:
+                self.unanswered += 1
                 return  # one question at a time
             self._asked = True
         self._writer.write(line(Command(verb)))
@@ -118,6 +123,17 @@ class Member:
             drain_s = max((role.drain_ms for role in self.roles), default=0) / 1000
             self._kill_at = time.monotonic() + drain_s + FAREWELL_S
             self.tell("stop")
+
+    def cannot_work(self, looks: int, unanswered: int) -> str | None:
+        """Why a new process is needed in its place: it has said so in as many looks in a row, or
+        has not answered in as many. Looks, not seconds: a machine may have been asleep."""
+        if self.why is not None or self.told_to_stop:
+            return None
+        if self.stalls >= looks:
+            return self.stalled
+        if self.unanswered >= unanswered:
+            return f"it has not answered {self.unanswered} times: is a handler blocking its loop?"
+        return None
 
     def stop_now(self) -> None:
         self.told_to_stop = True
@@ -189,8 +205,11 @@ class Member:
                 self.ready.set()
                 self.tell("state")
             case State():
-                self._asked = False
+                self._asked, self.unanswered = False, 0
                 self.state, self.stated_at = message, time.monotonic()
+                told = [post.stalled for post in message.posts if post.stalled is not None]
+                self.stalled = told[0] if told else None
+                self.stalls = self.stalls + 1 if told else 0
             case Full():
                 self.depths, self.measured_at = message.depths, time.monotonic()
             case Stopping():

@@ -84,6 +84,7 @@ class Post(msgspec.Struct, frozen=True):
     healthy: bool
     problems: list[str]
     health: dict[str, Any]
+    stalled: str | None = None  # why only a new process can help
 
 
 class State(msgspec.Struct, frozen=True, tag="state"):

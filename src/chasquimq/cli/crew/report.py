@@ -62,7 +62,8 @@ class Reports:
         return exposition(whole, full, accept)
 
     def live(self) -> Report:
-        """The loop turns, and not every process is hopeless."""
+        """The loop turns, not every process is hopeless, and none is stalled without having been
+        told to stop."""
         silent_s = time.monotonic() - self._crew.beat_at
         hopeless = [slot for slot in self._crew.slots if slot.backoff.hopeless]
         problems = []
@@ -70,6 +71,11 @@ class Reports:
             problems.append(f"the supervisor has been stuck for {silent_s:.0f} s")
         if len(hopeless) == len(self._crew.slots):
             problems.append("every process crashes again and again")
+        problems += [
+            f"process {member.index + 1} is stalled: {member.stalled}"
+            for member in list(self._crew.members)
+            if member.stalled is not None and not member.told_to_stop
+        ]
         details: dict[str, Any] = {"restarts": self._crew.total.crashes}
         return Report(not problems, {**details, **({"problems": problems} if problems else {})})
 

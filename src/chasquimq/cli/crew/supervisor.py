@@ -6,7 +6,9 @@
    (a limit, a SIGTERM of its own) is succeeded at once, so that capacity stays;
 3. SIGHUP, and changed files, exchange processes: the new one must be ready before the old one
    is told to stop;
-4. the first SIGTERM or SIGINT lets all of them drain, the second stops them now.
+4. one that cannot work any more, as it says itself or by its silence, is told to stop, and
+   succeeded when it has ended, after the same wait as after a crash;
+5. the first SIGTERM or SIGINT lets all of them drain, the second stops them now.
 
 Processes are spawned, never forked. Each ends by itself when the supervisor is gone.
 """
@@ -35,6 +37,8 @@ from chasquimq.errors import ChasquiError, ConfigError
 log = logging.getLogger("chasquimq.worker")
 
 ASK_S = 1.0  # between two questions how a process is
+STALLED_LOOKS = 2  # a process that is stalled in so many of them in a row is replaced
+SILENT_LOOKS = 60  # and so is one that has not answered in so many
 SLOW_LOAD_S = 15.0
 
 
@@ -296,9 +300,13 @@ class Supervisor:
 
     def _judged(self, slot: Slot, member: Member) -> float | None:
         """How long to wait before its successor starts; None: there shall be none."""
-        if self._stop.is_set() or member.is_done:
+        if self._stop.is_set() or (member.is_done and member.unfit is None):
             slot.finished = True
             return None
+        if member.unfit is not None:
+            return self._crashed(
+                slot, member, f"was stopped because it cannot work: {member.unfit}"
+            )
         verdict = judge(
             member.failure,
             started=self._started,
@@ -320,19 +328,20 @@ class Supervisor:
             return wait_s
         return self._crashed(slot, member)
 
-    def _crashed(self, slot: Slot, member: Member) -> float | None:
+    def _crashed(self, slot: Slot, member: Member, how: str = "") -> float | None:
+        how = how or member.how()
         self.total = self.total._replace(crashes=self.total.crashes + 1)
         wait_s = slot.backoff.crashed(member.well_s())
-        slot.waiting = f"it {member.how()}"
+        slot.waiting = f"it {how}"
         if self.plan.orders.burst and slot.backoff.hopeless:
             self._give_up(ChasquiError(
                 f"process {slot.index + 1} has crashed {slot.backoff.crashes} times in a row; the "
-                f"last time it {member.how()}"))  # fmt: skip
+                f"last time it {how}"))  # fmt: skip
             return None
         if member.failure is not None and member.failure.trace:
             self._pass_trace(member)
         log.error("process %d (pid %d) %s; starting again in %g s",
-                  slot.index + 1, member.pid, member.how(), wait_s)  # fmt: skip
+                  slot.index + 1, member.pid, how, wait_s)  # fmt: skip
         return wait_s
 
     def _give_up(self, trouble: ChasquiError) -> None:
@@ -362,7 +371,19 @@ class Supervisor:
                     member.tell("state")
                 if member is measurer:
                     member.tell("depths")
+                self._stop_unfit(member)
                 if member.kill_if_due():
                     log.error("process %d has not ended in its time, and is killed",
                               member.index + 1)  # fmt: skip
             await asyncio.sleep(ASK_S)
+
+    def _stop_unfit(self, member: Member) -> None:
+        """Let a process drain that cannot work any more; its slot starts another when it has
+        ended, or was killed."""
+        why = member.cannot_work(STALLED_LOOKS, SILENT_LOOKS)
+        if why is None or self._stop.is_set():
+            return
+        member.unfit = why
+        log.error("process %d (pid %d) cannot work: %s; it is told to stop, and replaced",
+                  member.index + 1, member.pid, why)  # fmt: skip
+        member.stop()
