@@ -7,7 +7,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -71,15 +71,23 @@ def look(pid: int, client: redis.Redis, keys: wire.Keys) -> Sample:
 
 
 async def soak(
-    url: str, dialect: str | None, seconds: float, progress: Callable[[str], None]
+    url: str,
+    dialect: str | None,
+    seconds: float,
+    progress: Callable[[str], None],
+    *,
+    rate: float = 0.0,
+    memory: Sequence[str] = (),
 ) -> Outcome:
-    """Load a worker of its own process for so long; then wait until it has done everything."""
+    """Load a worker of its own process for so long; then wait until it has done everything.
+    `rate`: jobs per second, 0 for as many as it can do. `memory`: a file in which it notes where
+    its memory goes, and perhaps "trace"."""
     keys, client = wire.Keys(QUEUE), redis.Redis.from_url(url)
     added, samples = 0, []
     with ExitStack() as stack:
         stack.callback(client.close)
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        command = [sys.executable, "-m", "tests.soak.load", url, QUEUE, dialect or ""]
+        command = [sys.executable, "-m", "tests.soak.load", url, QUEUE, dialect or "", *memory]
         worker = Process(command, Path(folder) / "stderr", environment(ours=True))
         stack.callback(worker.kill)
         worker.wait_ready()
@@ -91,7 +99,8 @@ async def soak(
             began = time.monotonic()
             next_look = began + 1
             while (elapsed := time.monotonic() - began) < seconds:
-                if int(client.xlen(keys.stream)) < 5 * BURST:
+                due = rate == 0 or added < elapsed * rate
+                if due and int(client.xlen(keys.stream)) < 5 * BURST:
                     await queue.add_bulk(_burst(added))
                     added += BURST
                 else:

@@ -1,4 +1,5 @@
-"""The worker process of a soak: `python -m tests.soak.load <url> <queue> <dialect or ''>`.
+"""The worker process of a soak: `python -m tests.soak.load <url> <queue> <dialect or ''>`, and
+`<file> [trace]` to note where its memory goes.
 
 Everything a worker does, all the time: results, retries, plain functions, time limits, delayed
 jobs, events. It ends when its standard input closes.
@@ -9,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from chasquimq import BackoffSpec, InMemorySink, Job, Router, Worker
 from tests.chaos.kit.fleet import obey_parent
+from tests.soak.memory import watch
 
 CONCURRENCY = 16
 
@@ -73,4 +76,6 @@ async def main(url: str, queue: str, dialect: Any) -> None:
 
 if __name__ == "__main__":
     obey_parent()
+    if len(sys.argv) > 4:
+        watch(Path(sys.argv[4]), trace="trace" in sys.argv[5:])
     asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3] or None))

@@ -2,6 +2,7 @@
 
 python -m tests.soak.run --minutes 10                 with faults
 python -m tests.soak.run --minutes 10 --no-faults     one worker, and whether anything grows
+python -m tests.soak.run --minutes 30 --no-faults --rate 600 --memory memory.jsonl --trace
 
 The exit code is 1 if a job was lost, doubled without a death, overlapped or left, or if
 processes and server are not as they were.
@@ -42,8 +43,15 @@ def options() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     parser.add_argument(
-        "--rate", type=float, default=0.0, help="jobs per second; 0: 70 %% of what can be done"
+        "--rate",
+        type=float,
+        default=0.0,
+        help="jobs per second; 0: 70 %% of what can be done, without faults all",
     )
+    parser.add_argument(
+        "--memory", metavar="FILE", help="with --no-faults: note where the worker's memory goes"
+    )
+    parser.add_argument("--trace", action="store_true", help="with --memory: by tracemalloc, too")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--lease-ms", type=int, default=5_000)
     parser.add_argument(
@@ -69,12 +77,16 @@ def main() -> int:
     dialect = next(one for one in DIALECTS if one.name == told.server)
     with Servers().private(dialect) as server:
         if told.no_faults:
-            return _calm(server, told.minutes * 60, tell)
+            return _calm(server, told, tell)
         return _storm(server, told, tell)
 
 
-def _calm(server: DialectServer, seconds: float, tell: Tell) -> int:
-    outcome = asyncio.run(calm.soak(server.url, server.forced_dialect, seconds, tell))
+def _calm(server: DialectServer, told: argparse.Namespace, tell: Tell) -> int:
+    memory = () if told.memory is None else (told.memory, *(["trace"] if told.trace else []))
+    seconds = told.minutes * 60
+    outcome = asyncio.run(
+        calm.soak(server.url, server.forced_dialect, seconds, tell, rate=told.rate, memory=memory)
+    )
     rate = outcome.jobs / outcome.seconds
     tell(
         f"\n{outcome.jobs:,} jobs in {outcome.seconds:.0f} s ({rate:,.0f}/s), left: {outcome.left}"
