@@ -196,6 +196,16 @@ def test_a_stalled_process_is_not_alive_until_it_was_told_to_stop(
     assert reports.live().ok
 
 
+def test_counts_that_cannot_be_read_do_not_end_the_supervisor(crew_of_two: Supervisor) -> None:
+    """After an upgrade a process may be of another version than its supervisor."""
+    reports, member = Reports(crew_of_two), crew_of_two.slots[0].member
+    assert member is not None
+    crew_of_two.members.append(member)
+    member.state = State(metrics=[{"queues": 3}])
+    reports.collect()
+    assert crew_of_two.each_second == reports.collect
+
+
 def test_who_cannot_work_is_decided_by_looks_in_a_row() -> None:
     member, why = Member(Orders(target="a:b"), print), "all of its slots are dead"
     stalled = State(posts=[Post("mail", False, [], {}, why)])

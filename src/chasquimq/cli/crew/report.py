@@ -1,11 +1,12 @@
 """What a crew tells the world: metrics of all its processes, whether it lives, whether it is ready.
 
 Asked from the threads of the endpoint, so it only reads. Counters of processes that have ended
-are kept and added, so that no sum ever goes back.
+are kept and added, so that no counter ever goes back.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Hashable
 from typing import Any
@@ -16,6 +17,8 @@ from chasquimq.cli.crew.member import Member
 from chasquimq.cli.crew.supervisor import Slot, Supervisor
 from chasquimq.observe.endpoint import Report
 from chasquimq.observe.record import Snapshot, Totals, counted, merged
+
+log = logging.getLogger(__name__)
 
 STUCK_S = 10.0  # a supervisor whose loop has not turned for so long is not alive
 FRESH_S = 10.0  # how full a queue was longer ago is not told
@@ -49,7 +52,10 @@ class Reports:
     def collect(self) -> None:
         """Note what each process has counted, before it ends the rows of names that it uses no
         longer."""
-        self._totals.add(self._look)
+        try:
+            self._totals.add(self._look)
+        except Exception:  # a process of another version; metrics must not end the supervisor
+            log.debug("cannot read what the processes have counted", exc_info=True)
 
     def metrics(self, accept: str) -> tuple[str, bytes]:
         from chasquimq.observe.prometheus import exposition
