@@ -14,6 +14,7 @@ import msgspec
 State = Literal["new", "starting", "running", "stopping", "stopped", "failed"]
 
 PATIENCE_S = 3.0  # an answer that is later than it should be by so much is a problem
+STALLED_S = 30.0  # after so long, functions that were given up are not expected to end
 PULSE_S = 1.0  # between two times that a worker tells its metrics sinks how it is
 
 
@@ -64,6 +65,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     threads_busy: int = 0  # plain functions, also those that were given up and still run
     threads_stuck: int = 0  # the latter
     threads_limit: int = 0
+    threads_full_s: float = 0.0  # for how long all of them have been kept by such functions
     loop_lag_s: float = 0.0  # for how long the event loop was blocked lately, at the worst
     stalled: str | None = None  # why only a new process can help, None otherwise
     counters: Counters = Counters()
@@ -80,7 +82,21 @@ def examined(health: Health) -> Health:
     """The same, with its problems in words for an operator."""
     if health.state not in ("running", "stopping"):
         return health
-    return msgspec.structs.replace(health, problems=_problems(health))
+    return msgspec.structs.replace(health, problems=_problems(health), stalled=_stalled(health))
+
+
+def _stalled(health: Health) -> str | None:
+    """Why a worker starts no job any more, and will not by itself."""
+    if health.state != "running":
+        return None
+    if health.slots_limit and not health.slots:
+        return f"all {health.slots_limit} slots have ended: nothing is started"
+    if health.threads_full_s > STALLED_S:
+        return (
+            f"all {health.threads_limit} threads have been kept for {health.threads_full_s:.0f} s "
+            "by functions that were given up and have not ended: nothing is started"
+        )
+    return None
 
 
 def _problems(health: Health) -> tuple[str, ...]:

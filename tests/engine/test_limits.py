@@ -10,6 +10,7 @@ import pytest
 
 from chasquimq import BackoffSpec, Job, Router
 from chasquimq.engine import limit
+from chasquimq.health import STALLED_S
 from tests.engine.desk import Desk, eventually
 
 FAST = BackoffSpec.fixed(1, jitter_ms=0)
@@ -197,13 +198,18 @@ async def test_a_plain_function_fails_in_time_and_keeps_its_thread_until_it_ends
             await queue.add("", "waits")
             await eventually(lambda: worker.health().threads_stuck == 2)
             assert "all 2 threads are kept" in worker.health().problems[0]
+            assert worker.health().stalled is None  # yet: they may end
+            threads = worker._consumer.pool.threads if worker._consumer else None
+            assert threads is not None and threads._full_since is not None
+            threads._full_since -= STALLED_S
+            assert "all 2 threads have been kept for 30 s" in (worker.health().stalled or "")
             await asyncio.sleep(0.3)
             assert ("waits", 0) not in runs
             assert len(desk.dead()) == 2
             over.set()
             await desk.settled()
             await eventually(lambda: worker.health().threads_stuck == 0)
-            assert worker.health().healthy
+            assert worker.health().healthy and worker.health().stalled is None
     finally:
         over.set()
     assert sorted(map(str, runs)) == sorted(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from chasquimq import BackoffSpec, Job
+from chasquimq.engine.pool import Pool
 from chasquimq.job import Again, Dead
 from tests.engine.desk import Desk, eventually
 
@@ -75,9 +76,9 @@ async def test_a_run_that_cancels_or_exits_fails_and_costs_no_slot(
         await queue.add_bulk([{"name": "", "data": "bad"} for _ in range(bad)])
         await queue.add_bulk([{"name": "", "data": number} for number in range(20)])
         await desk.settled()
+        await eventually(lambda: worker.health().held == 0)
         health = worker.health()
-        assert (health.state, health.slots, health.running, health.held) == ("running", SLOTS, 0, 0)
-        assert health.healthy, health.problems
+        assert (health.state, health.slots, health.running) == ("running", SLOTS, 0)
     assert runs.count("bad") == 2 * bad
     assert sorted(run for run in runs if run != "bad") == list(range(20))
     assert [row[b"reason"] for row in desk.dead()] == [b"retries_exhausted"] * bad
@@ -200,3 +201,21 @@ async def test_a_stop_still_cuts_off_a_handler_that_cancels_itself_and_goes_on(d
         await queue.add("", 1, job_id="cut")
         await began.wait()
     assert desk.dead() == [] and desk.waiting() == 1
+
+
+async def test_a_worker_whose_slots_are_gone_is_stalled_and_says_so(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it would be if a defect of ours kept slots from being replaced."""
+    monkeypatch.setattr(Pool, "_spawn", lambda self, slot: None)
+
+    async def handler(job: Job) -> None:
+        pass
+
+    async with desk.working(handler, **OPTIONS) as worker:
+        await eventually(lambda: worker.health().stalled)
+        health = worker.health()
+        assert health.stalled == f"all {SLOTS} slots have ended: nothing is started"
+        assert not health.healthy and health.slots == 0
+        assert worker._consumer is not None
+        worker._consumer.pool._ended.set()

@@ -120,7 +120,9 @@ def test_calls_are_seen() -> None:
 # -- read, then write ------------------------------------------------------------------------------
 
 # Lua takes nothing back: what can fail stands in front of the first write. `redis.pcall` cannot.
-CALL = re.compile(r"redis\.(p?)call\('?([A-Z]+)|\b(tonumber|string\.match|struct)\b|\b([a-z_]+)\(")
+CALL = re.compile(
+    r"redis\.(p?)call\('?([A-Z]+)|\b(tonumber|string\.match|struct)\b|(?<![.\w])([a-z_]+)\("
+)
 ROW_BY_ROW = "-- each row: read, then write"  # the first row has shown that the reads cannot fail
 LATER = {"adopt", "claim"}  # they take up entries, and move nothing
 

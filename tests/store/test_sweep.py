@@ -143,9 +143,12 @@ async def test_names_of_silent_consumers_are_removed_unless_they_hold_something(
     jobs = await leader(shelf)
     ids = shelf.deliver(b"a", consumer="holds")
     names(shelf, "gone", "me", "too")
+    started = shelf.keys.started.decode()
+    shelf.redis.hset(started, mapping={"gone": "first 1", "me": "first 2", "holds": "first 3"})
     await silence(shelf)
     assert await jobs.sweep(LONG, SHORT) == Sweep(True, consumers=2)
     assert sorted(idle(shelf)) == ["holds", "me"]
+    assert sorted(shelf.redis.hkeys(started)) == [b"holds", b"me"]
     # Under a name that had been removed it could never be delivered again.
     assert shelf.pending() == {ids[0]: ("holds", 1)}
     assert [row[0] for row in await claim(jobs, SHORT, 10)] == ids

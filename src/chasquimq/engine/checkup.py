@@ -55,6 +55,7 @@ def checkup(consumer: Consumer) -> Health:
             threads_busy=consumer.pool.threads.busy,
             threads_stuck=consumer.pool.threads.stuck,
             threads_limit=consumer.pool.threads.limit,
+            threads_full_s=consumer.pool.threads.full_s(),
             loop_lag_s=consumer.pulse.lag_s(),
             counters=Counters(
                 read=reader.taken,

@@ -54,6 +54,7 @@ class Threads:
         self.busy = 0  # errands handed over whose end we have not heard of
         self.stuck = 0  # those of them that were given up
         self.limit = limit
+        self._full_since: float | None = None  # when the last thread was lost to such a function
         self._started = 0
         self._loop = asyncio.get_running_loop()
         self._going: list[Errand] = []
@@ -77,6 +78,8 @@ class Threads:
             except asyncio.CancelledError:
                 errand.given_up = True
                 self.stuck += 1
+                if self.stuck >= self.limit and self._full_since is None:
+                    self._full_since = self._loop.time()
                 raise
             value, errand.value = errand.value, None
             if errand.raised:
@@ -88,6 +91,10 @@ class Threads:
             return await value if inspect.isawaitable(value) else value
 
         return run
+
+    def full_s(self) -> float:
+        """For how long all threads have been kept by functions that were given up."""
+        return 0.0 if self._full_since is None else self._loop.time() - self._full_since
 
     def stop(self) -> None:
         """Let idle threads end. One that is stuck ends with its function, or the process."""
@@ -140,6 +147,8 @@ class Threads:
             errand = ended.popleft()
             self.busy -= 1
             self.stuck -= errand.given_up
+            if self.stuck < self.limit:
+                self._full_since = None
             if not errand.done.done():
                 errand.done.set_result(None)
         self.freed.set()

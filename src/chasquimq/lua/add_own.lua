@@ -10,7 +10,7 @@
 local function add(producer, iid)
   local before = redis.call('XLEN', KEYS[1])
   local id = redis.call('XADD', KEYS[1], 'IDMP', producer, iid, '*', unpack(ARGV, 4))
-  return id, redis.call('XLEN', KEYS[1]) > before
+  return id, redis.pcall('XLEN', KEYS[1]) ~= before
 end
 
 local id, added = add(ARGV[1], ARGV[2])

@@ -4,7 +4,7 @@
 -- ARGV     1 group       2 consumer, who must hold the lock
 --          3 entries: idle for at least, ms      4 names: idle for longer than, ms
 --          5 look at entries behind this one, '-' from the first      6 at so many at the most
---          7 remove so many names at the most
+--          7 remove so many names at the most      8 the hash with what each consumer had started
 -- Returns  {-1} another leads, else {entries removed, names removed, the entry to look behind
 --          next, '-' when all were looked at}
 
@@ -43,6 +43,9 @@ for _, row in ipairs(page) do
   end
 end
 behind = behind or #page == tonumber(ARGV[6]) and page[#page][1] or '-'
-for _, name in ipairs(names) do redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], name) end
+for _, name in ipairs(names) do
+  redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], name)
+  redis.pcall('HDEL', ARGV[8], name)
+end
 for _, id in ipairs(bare) do redis.call('XACK', KEYS[1], ARGV[1], id) end
 return {#bare, #names, behind}

@@ -298,7 +298,8 @@ class Jobs:
         """Remove what silent consumers left and nobody can use: pending entries without a body,
         and names with nothing pending. Only while we hold the promoter's lock."""
         keys = (self._keys.stream, self._keys.promoter_lock)
-        args = (self.group, self.consumer, ghost_idle_ms, consumer_idle_ms, after, look_at, names)
+        args: list[Arg] = [self.group, self.consumer, ghost_idle_ms, consumer_idle_ms]
+        args += (after, look_at, names, self._keys.started)
         reply = await self._link.run("sweep", keys, args)
         if len(reply) == 1:
             return Sweep(leads=False)

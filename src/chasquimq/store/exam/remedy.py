@@ -44,7 +44,8 @@ class Remedy:
     async def _sweep(
         self, ghost_ms: int, name_ms: int, after: bytes, *, names: int
     ) -> tuple[int, int, bytes]:
-        args: tuple[Arg, ...] = (self._group, "", ghost_ms, name_ms, after, LOOK_AT, names)
+        which: tuple[Arg, ...] = (ghost_ms, name_ms, after, LOOK_AT, names)
+        args: tuple[Arg, ...] = (self._group, "", *which, self._keys.started)
         ghosts, gone, then = await self._link.run("sweep", (self._keys.stream,), args)
         return int(ghosts), int(gone), bytes(then)
 
