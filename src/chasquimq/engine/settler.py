@@ -261,7 +261,7 @@ class Settler:
         has_lists = self._jobs.dialect.name == "native"  # those of XACKDEL
         lists = [False for _ in group.moves] + [has_lists and not one.kept for one in group.batches]
         for at, may_be_list in enumerate(lists, group.before):
-            if at == len(replies):
+            if at >= len(replies):
                 break
             is_list = may_be_list and isinstance(replies[at], list)
             if not is_list and not isinstance(replies[at], (int, Exception)):
