@@ -1,12 +1,14 @@
 """Which server to talk to now: the master that Sentinels name, or the node of a cluster that owns a
-key. Asked before every connect, so that whoever reconnects follows a failover.
+key. Asked before every connect, so that whoever reconnects follows a failover; `failover.py` asks
+the same while connections are open.
 
 1. Sentinels are asked all at once, until more than half have answered. They learn of a failover one
    after another, so who heard of the latest decides;
 2. of a cluster's nodes, those of the address and those it named before, two decide: one that was
    cut off from the others answers, too. Each slot has who claims it with the latest epoch, which
    is how nodes themselves agree. Each time others are asked first;
-3. nobody knows: the server is away for now, try again.
+3. one that answers oddly counts as one that does not answer;
+4. nobody knows: the server is away for now, try again.
 
 redis-py asks the questions: it brings TLS, logins and the arithmetic of slots. It is imported when
 there is a question to ask, and is no need of those who give a plain address.
@@ -18,6 +20,7 @@ import logging
 import os
 import random
 import ssl
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -26,7 +29,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from chasquimq.address import Endpoint, distrust
-from chasquimq.errors import AccessError, ConfigError, StoreError, StoreUnavailableError
+from chasquimq.errors import (
+    AccessError,
+    ChasquiError,
+    ConfigError,
+    StoreError,
+    StoreUnavailableError,
+)
+from chasquimq.text import shown
 
 if TYPE_CHECKING:
     from chasquimq.address import Address, Credentials
@@ -46,6 +56,13 @@ AT_ONCE = 3  # are asked: one more than needed, so that one that is silent delay
 _known: dict[tuple[Endpoint, ...], tuple[int, tuple[Endpoint, ...]]] = {}
 
 
+ODDLY = "answers what no such server answers; what is listening there?"
+REMEMBERED_S = 10.0
+# Who was the master after the latest failover that any Sentinel told of, and when it did. They
+# learn of it one after another, and those that we ask next may not know yet.
+_latest: dict[tuple[tuple[Endpoint, ...], str], tuple[Told, float]] = {}
+
+
 class Told(NamedTuple):
     """What a Sentinel says: after how many failovers of this master, who is the master."""
 
@@ -53,15 +70,37 @@ class Told(NamedTuple):
     master: Endpoint
 
 
-def find_master(address: Address) -> Endpoint:
-    """The master, as the Sentinel says that heard of the latest failover."""
+def remember(address: Address, told: Told) -> None:
+    known, since = _latest.get((address.places, address.service), (told, 0.0))
+    now = time.monotonic()
+    if told.epoch >= known.epoch or now - since > REMEMBERED_S:
+        _latest[address.places, address.service] = told, now
+
+
+def remembered(address: Address) -> list[Told]:
+    told, since = _latest.get((address.places, address.service), (None, 0.0))
+    # Without an epoch it may be old news.
+    lately = time.monotonic() - since <= REMEMBERED_S
+    return [told] if told is not None and told.epoch and lately else []
+
+
+def login_to_sentinels(address: Address) -> Credentials:
     secret = os.environ.get(address.sentinel_password_env or "") or None
     if address.sentinel_password_env and secret is None:
         raise ConfigError(
             f"{address} wants the Sentinels' password from the environment variable "
             f"{address.sentinel_password_env}, which is empty or not set"
         )
-    ask = partial(_ask_sentinel, address, (address.sentinel_username, secret))
+    return address.sentinel_username, secret
+
+
+def login_to_nodes(address: Address) -> Credentials:
+    return address.username, address.password.reveal() if address.password is not None else None
+
+
+def find_master(address: Address) -> Endpoint:
+    """The master, as the Sentinel says that heard of the latest failover."""
+    ask = partial(_ask_sentinel, address, login_to_sentinels(address))
     places = address.places
     answers = _ask_all(
         f"no Sentinel of {address}",
@@ -72,12 +111,19 @@ def find_master(address: Address) -> Endpoint:
     )
     told = [answer for answer in answers if answer is not None]
     if told:
-        named = Counter(one.master for one in told)
-        return max(told, key=lambda one: (one.epoch, named[one.master])).master
+        latest = newest([*told, *remembered(address)])
+        remember(address, latest)
+        return latest.master
     raise StoreError(
         f"no Sentinel of {address} knows a master named {address.service!r}; "
         "SENTINEL MASTERS lists the names they know"
     )
+
+
+def newest(told: Sequence[Told]) -> Told:
+    """Of the latest failover; among equals, whom most name."""
+    named = Counter(one.master for one in told)
+    return max(told, key=lambda one: (one.epoch, named[one.master]))
 
 
 def _ask_all(
@@ -120,17 +166,18 @@ def _ask_sentinel(address: Address, login: Credentials, place: Endpoint) -> list
         named = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.service)
         if named is None:
             return [None]
-        master = place._replace(host=_text(named[0]), port=int(named[1]))
-        return [Told(_epoch(client, address.service), master)]
+        return [read_told(place, named, client.try_command("SENTINEL", "MASTER", address.service))]
 
 
-def _epoch(client: Any, service: str) -> int:
-    try:
-        facts = client.execute_command("SENTINEL", "MASTER", service)
-    except _library().ResponseError:  # it may not be ours to ask
-        return 0
+def read_told(place: Endpoint, named: Any, facts: Any) -> Told:
+    """`named`: the answer to `GET-MASTER-ADDR-BY-NAME`, `facts`: that to `MASTER`, None where it
+    was not ours to ask. Raises anything for what no Sentinel answers."""
+    host, port = named
+    master = _endpoint(place, _text(host), port)
+    if facts is None:
+        return Told(0, master)
     told = dict(zip(facts[::2], facts[1::2], strict=True))
-    return int(told[b"config-epoch"])
+    return Told(int(told[b"config-epoch"]), master)
 
 
 def find_node(address: Address, credentials: Credentials | None = None) -> Endpoint:
@@ -147,11 +194,19 @@ class View(NamedTuple):
     whose: bytes
     rows: tuple[tuple[int, int, Endpoint, int], ...]
     nodes: tuple[Endpoint, ...]
+    named: bool = True  # it calls each node by a host, and not by the one where it was asked
 
     @property
     def epoch(self) -> int:
         """Of the latest change that it has heard of."""
         return max((row[3] for row in self.rows), default=0)
+
+    def owner(self, slot: int) -> tuple[int, Endpoint] | None:
+        """Since which epoch who has this slot."""
+        for first, last, node, epoch in self.rows:
+            if first <= slot <= last:
+                return epoch, node
+        return None
 
 
 class Slots(NamedTuple):
@@ -165,25 +220,37 @@ class Slots(NamedTuple):
         return [node for node in dict.fromkeys(self.nodes) if node is not None]
 
     def owner(self, key: str) -> Endpoint | None:
-        slot: int = _library().crc.key_slot(key.encode())
-        return self.nodes[slot]
+        return self.nodes[slot_of(key)]
+
+
+def slot_of(key: str) -> int:
+    slot: int = _library().crc.key_slot(key.encode())
+    return slot
 
 
 def read_slots(address: Address, credentials: Credentials | None = None) -> Slots:
-    login: Credentials = credentials or (
-        address.username,
-        address.password.reveal() if address.password is not None else None,
-    )
-    epoch, named = _known.get(address.places, (0, ()))
+    ask = partial(_ask_node, address, credentials or login_to_nodes(address))
+    places = known_nodes(address)
+    views = _ask_all(f"no node of {address}", places, ask, _enough, at_once=AT_ONCE)
+    learn(address, views)
+    return merge(views)
+
+
+def known_nodes(address: Address) -> list[Endpoint]:
+    """Those of the address and those that they named, in any order."""
+    _, named = _known.get(address.places, (0, ()))
     places = list(dict.fromkeys((*named, *address.places)))
     random.shuffle(places)
-    ask = partial(_ask_node, address, login)
-    views = _ask_all(f"no node of {address}", places, ask, _enough, at_once=AT_ONCE)
-    newest = max(one.epoch for one in views)
-    if newest >= epoch:
-        heard = (node for one in views if one.epoch == newest for node in one.nodes)
-        _known[address.places] = newest, tuple(dict.fromkeys(heard))
-    return merge(views)
+    return places
+
+
+def learn(address: Address, views: Sequence[View]) -> None:
+    """Remember the nodes that those name who know most."""
+    epoch, _ = _known.get(address.places, (0, ()))
+    latest = max(one.epoch for one in views)
+    if latest >= epoch:
+        heard = (node for one in views if one.epoch == latest for node in one.nodes)
+        _known[address.places] = latest, tuple(dict.fromkeys(heard))
 
 
 def _enough(views: list[View]) -> bool:
@@ -202,22 +269,26 @@ def merge(views: Sequence[View]) -> Slots:
 
 def _ask_node(address: Address, login: Credentials, place: Endpoint) -> list[View]:
     with _asking(address, place, login, "CLUSTER") as client:
-        told = client.execute_command("CLUSTER", "SLOTS")
-        whose, epochs = _epochs(client)
-        rows = (
-            (first, last, _node(place, master), epochs.get(bytes(master[2]), 0))
-            for first, last, master, *_ in told
-        )
-        nodes = (_node(place, one) for row in told for one in row[2:])
-        return [View(whose or str(place).encode(), tuple(rows), tuple(nodes))]
+        slots = client.execute_command("CLUSTER", "SLOTS")
+        return [read_view(place, slots, client.try_command("CLUSTER", "NODES"))]
 
 
-def _epochs(client: Any) -> tuple[bytes, dict[bytes, int]]:
+def read_view(place: Endpoint, slots: Any, table: Any) -> View:
+    """`slots`: the answer to `CLUSTER SLOTS`, `table`: that to `CLUSTER NODES`, None where it was
+    not ours to ask. Raises anything at what no node answers."""
+    whose, epochs = (b"", {}) if table is None else _epochs(table)
+    rows = []
+    for first, last, master, *_ in slots:
+        if not 0 <= first <= last < SLOTS:
+            raise ValueError("no range of slots")
+        rows.append((first, last, _node(place, master), epochs.get(bytes(master[2]), 0)))
+    nodes = (_node(place, one) for row in slots for one in row[2:])
+    named = all(_host(row[2]) for row in slots)
+    return View(whose or str(place).encode(), tuple(rows), tuple(nodes), named)
+
+
+def _epochs(table: bytes) -> tuple[bytes, dict[bytes, int]]:
     """Who it is that answers, and with which epoch each node has its slots."""
-    try:
-        table: bytes = client.execute_command("CLUSTER", "NODES")
-    except _library().ResponseError:  # it may not be ours to ask
-        return b"", {}
     lines = [line.split() for line in table.splitlines()]
     whose = next((line[0] for line in lines if b"myself" in line[2]), b"")
     return whose, {line[0]: int(line[6]) for line in lines}
@@ -226,11 +297,22 @@ def _epochs(client: Any) -> tuple[bytes, dict[bytes, int]]:
 def _node(asked: Endpoint, told: Any) -> Endpoint:
     """One node, as `CLUSTER SLOTS` names it. Without a name it is where the one is that was asked;
     one that is to be called by a name and has told none has its address behind that."""
+    return _endpoint(asked, _host(told) or asked.host, told[1])
+
+
+def _host(told: Any) -> str:
     host = _text(told[0] or b"")
     if host == "?":
         more = told[3] if len(told) > 3 else []
         host = _text(dict(zip(more[::2], more[1::2], strict=False)).get(b"ip", b""))
-    return asked._replace(host=host or asked.host, port=int(told[1]))
+    return host
+
+
+def _endpoint(asked: Endpoint, host: str, port: Any) -> Endpoint:
+    """It will be in logs, and it comes from a server."""
+    if not host or not host.isprintable() or " " in host or not 0 < int(port) < 65_536:
+        raise ValueError("no place to connect to")
+    return asked._replace(host=host, port=int(port))
 
 
 @contextmanager
@@ -255,11 +337,16 @@ def _asking(address: Address, place: Endpoint, login: Credentials, command: str)
             raise ConfigError(
                 f"{who} is no cluster; write redis:// instead of redis+cluster://"
             ) from None
-        log.warning("%s: %s", who, error)
-        raise StoreUnavailableError(f"{place}: {error}") from None
+        log.warning("%s: %s", who, shown(str(error)))
+        raise StoreUnavailableError(f"{place}: {shown(str(error))}") from None
     except (redis.RedisError, OSError) as error:
         _raise_if_untrusted(error, who)
-        raise StoreUnavailableError(f"{place}: {error}") from None
+        raise StoreUnavailableError(f"{place}: {shown(str(error))}") from None
+    except ChasquiError:
+        raise
+    except Exception as error:  # reading what nobody expects may raise anything
+        log.warning("%s %s (%s)", who, ODDLY, type(error).__name__)
+        raise StoreUnavailableError(f"{place} {ODDLY}") from None
     finally:
         line.close()
 
@@ -276,12 +363,25 @@ class _Line:
         self._connection.send_command(*words)
         return self._connection.read_response()
 
+    def try_command(self, *words: str) -> Any:
+        """None where it is refused: it may not be ours to ask."""
+        try:
+            return self.execute_command(*words)
+        except refusals():
+            return None
+
 
 def _client(address: Address, place: Endpoint, login: Credentials) -> _Line:
     redis = _library()
-    kind, tls = redis.Connection, dict[str, Any]()
+    kind = redis.SSLConnection if address.tls else redis.Connection
+    no_retries = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
+    return _Line(kind(retry=no_retries, **connection_options(address, place, login)))
+
+
+def connection_options(address: Address, place: Endpoint, login: Credentials) -> dict[str, Any]:
+    """For a connection of redis-py to one place, of either kind."""
+    tls: dict[str, Any] = {}
     if address.tls:
-        kind = redis.SSLConnection
         tls = {
             "ssl_ca_certs": address.ca_file,
             "ssl_certfile": address.cert_file,
@@ -289,20 +389,35 @@ def _client(address: Address, place: Endpoint, login: Credentials) -> _Line:
         }
         if address.insecure:
             tls |= {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
-    connection = kind(
-        host=place.host,
-        port=place.port,
-        username=login[0],
-        password=login[1],
-        socket_timeout=ASK_S,
-        socket_connect_timeout=ASK_S,
-        retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
+    return {
+        "host": place.host,
+        "port": place.port,
+        "username": login[0],
+        "password": login[1],
+        "socket_timeout": ASK_S,
+        "socket_connect_timeout": ASK_S,
         # Raw replies: a list is what every version of the library hands through.
-        protocol=2,
-        driver_info=None,  # it would introduce itself by a command that users need not have
+        "protocol": 2,
+        "driver_info": None,  # it would introduce itself by a command that users need not have
         **tls,
-    )
-    return _Line(connection)
+    }
+
+
+def async_connection(address: Address, place: Endpoint, login: Credentials) -> Any:
+    """The same for event loops. Whoever waits for its answers limits that."""
+    redis = _library()
+    from redis import asyncio as redis_asyncio
+    from redis.asyncio.retry import Retry
+
+    kind = redis_asyncio.SSLConnection if address.tls else redis_asyncio.Connection
+    options = connection_options(address, place, login) | {"socket_timeout": None}
+    return kind(retry=Retry(redis.backoff.NoBackoff(), 0), **options)
+
+
+def refusals() -> type[Exception]:
+    """What redis-py raises for a command that a server refuses."""
+    refused: type[Exception] = _library().ResponseError
+    return refused
 
 
 def _raise_if_untrusted(error: BaseException | None, who: str) -> None:

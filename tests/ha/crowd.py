@@ -17,9 +17,16 @@ PATIENCE_S = 60.0
 
 class Crowd:
     def __init__(
-        self, url: str, name: str, provider: CredentialProvider | None = None, **options: Any
+        self,
+        url: str,
+        name: str,
+        provider: CredentialProvider | None = None,
+        delay_ms: int = 0,
+        **options: Any,
     ) -> None:
+        """`delay_ms`: of every second job."""
         self.name = name
+        self._delay_ms = delay_ms
         self._where: Any = {"redis_url": url, "credential_provider": provider}
         self.queue = Queue(name, **self._where, **options)
         self.accepted: list[str] = []
@@ -54,14 +61,18 @@ class Crowd:
         while not self._stop.is_set():
             self._number += 1
             word = f"job {self._number}"
+            delay_ms = self._delay_ms if self._number % 2 else 0
             try:
-                await self.queue.add("count", word)
+                await self.queue.add("count", word, delay=delay_ms)
                 self.accepted.append(word)
             except UnconfirmedError:
                 self.unsure.append(word)
             except StoreUnavailableError:
                 pass  # it is not in
             await asyncio.sleep(0.002)
+
+    def stop_adding(self) -> None:
+        self._stop.set()
 
     async def until(self, what: Any) -> None:
         async with asyncio.timeout(PATIENCE_S):

@@ -28,7 +28,7 @@ SLOTS = 16_384
 PORTS = range(20_000, 22_000)
 
 
-def until(what: Callable[[], Any], seconds: float = 30.0) -> Any:
+def until(what: Callable[[], Any], seconds: float = 30.0, every_s: float = 0.05) -> Any:
     """What it answers, once that is something. Meanwhile it may fail."""
     end = time.monotonic() + seconds
     while True:
@@ -36,7 +36,7 @@ def until(what: Callable[[], Any], seconds: float = 30.0) -> Any:
             if answer := what():
                 return answer
         assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
+        time.sleep(every_s)
 
 
 def free_port() -> int:

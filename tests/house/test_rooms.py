@@ -20,6 +20,7 @@ FLOOR = {
     "config",
     "address",
     "topology",
+    "failover",
     "job",
     "model",
     "repeat",

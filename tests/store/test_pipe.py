@@ -84,6 +84,35 @@ async def test_an_error_reply_is_a_value() -> None:
     assert ok == b"ok"
 
 
+async def test_an_error_reply_is_legible_and_not_endless() -> None:
+    paints = b"-ERR \x1b]0;owned\x07 \xff " + b"x" * 5_000 + b"\r\n"
+    async with connected(saying(paints)) as pipe:
+        [error] = await pipe.ask(pack("PING"))
+    assert str(error).startswith(r"ERR \x1b]0;owned\x07") and str(error).isprintable()
+    assert len(str(error)) == 1_000
+
+
+async def test_the_owner_of_a_connection_hears_of_its_end_though_another_one_fails() -> None:
+    ended: list[str] = []
+
+    def fail(replies: list[Any]) -> None:
+        raise IndexError
+
+    async with connected(saying(b"")) as pipe:
+        pipe.on_closed = lambda: ended.append("closed")
+        pipe.send(pack("PING"), 1, fail, fail)
+        with pytest.raises(IndexError):
+            pipe.close()
+        assert ended == ["closed"]
+
+
+async def test_a_connection_hangs_up_from_another_thread_and_keeps_the_reason() -> None:
+    async with connected(saying(b"", then_close=False)) as pipe:
+        await asyncio.to_thread(pipe.hang_up, "another is the master")
+        await closed(pipe)
+        assert pipe.left_for == "another is the master"
+
+
 async def test_a_connection_that_breaks_in_the_middle_tells_who_was_answered() -> None:
     heard: Heard = []
     ended: list[str] = []

@@ -34,7 +34,7 @@ from chasquimq.errors import (
     StoreUnavailableError,
 )
 from chasquimq.wire import Keys
-from chasquimq.wire.fault import Fault, as_error, classify
+from chasquimq.wire.fault import Fault, as_error, classify, legible
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Client:
         self._patience_s = patience_s
         self._ssl = address.ssl_context()
         self._socket: socket.socket | None = None
-        self._reader = hiredis.Reader(notEnoughData=MORE)
+        self._reader = _reader()
         self._arrived: deque[bytes] = deque()  # not yet fed to it
         self._waiting: deque[bytes] = deque()  # sent, not answered
         self._trouble_since: float | None = None
@@ -74,6 +74,18 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._socket is None
+
+    def hang_up(self, why: str) -> None:
+        """Another server is the right one now: the next look at this connection finds its end.
+        Called from another thread."""
+        line = self._socket
+        if line is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(line, socket.SHUT_RDWR)  # below TLS, which is not ours
 
     def close(self) -> None:
         """What was not collected is forgotten; the next command connects again."""
@@ -219,8 +231,13 @@ class Client:
     def _open(self) -> None:
         """Connect, greet, and send all that waits."""
         try:
-            self._socket = self._connect(self.address.resolve())
-            self._reader = hiredis.Reader(notEnoughData=MORE)
+            endpoint = self.address.resolve()
+            self._socket = self._connect(endpoint)
+            if self.address.kind != "server":
+                from chasquimq.failover import follow  # seldom, as the addresses that need it
+
+                follow(self.address, endpoint, self)
+            self._reader = _reader()
             self._arrived.clear()
             self._greet(self._socket)
             self.opened += 1
@@ -341,6 +358,12 @@ class Clients:
         for queue in queues:
             names.setdefault(self.of(queue), []).append(queue)
         yield from names.items()
+
+
+def _reader() -> hiredis.Reader:
+    return hiredis.Reader(
+        replyError=lambda text: hiredis.ReplyError(legible(text)), notEnoughData=MORE
+    )
 
 
 def _pack(command: tuple[Arg, ...]) -> bytes:

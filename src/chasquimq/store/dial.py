@@ -10,8 +10,9 @@ import asyncio
 import inspect
 import logging
 import ssl
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
@@ -22,6 +23,9 @@ from chasquimq.errors import AccessError, StoreError, StoreUnavailableError
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
 from chasquimq.wire.fault import Fault, as_error, classify
+
+if TYPE_CHECKING:
+    from chasquimq.failover import Followed
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +66,12 @@ class Dialer:
         limit_s = self.options.timeout_ms / 1000
         try:
             async with asyncio.timeout(limit_s) as limit:
-                pipe = await self._connect(endpoint, reply_s)
+                attempt = Attempt(limit)
+                self._follow(endpoint, attempt)
+                try:
+                    pipe = await self._connect(endpoint, reply_s)
+                finally:
+                    attempt.closed = True
                 try:
                     if self._provider is not None:
                         limit.reschedule(None)  # it has a limit of its own, and words for it
@@ -110,6 +119,7 @@ class Dialer:
         def protocol() -> Pipe:
             pipe = Pipe(self.options.buffer_bytes, reply_s)
             pipe.on_silent = partial(self._doubt, loop)
+            self._follow(endpoint, pipe)
             self._pipes.setdefault(loop, WeakSet()).add(pipe)
             return pipe
 
@@ -121,6 +131,14 @@ class Dialer:
                 protocol, endpoint.host, endpoint.port, ssl=self._ssl, server_hostname=name
             )
         )[1]
+
+    def _follow(self, endpoint: Endpoint, connection: Followed) -> None:
+        """Have it hang up when another server becomes the right one."""
+        if self.address.kind != "server":
+            from chasquimq.failover import follow  # seldom, and not worth its time at every start
+
+            provider = self._provider and _asked_at(asyncio.get_running_loop(), self._provider)
+            follow(self.address, endpoint, connection, provider)
 
     def _doubt(self, loop: asyncio.AbstractEventLoop) -> None:
         """A server gave no answer. Connections on which nothing is asked are made anew: else each
@@ -176,6 +194,23 @@ class Dialer:
             raise StoreUnavailableError(
                 f"the credential_provider of {self.address} failed ({why})"
             ) from error
+
+
+class Attempt:
+    """To connect; it may take long where a server has vanished."""
+
+    def __init__(self, limit: asyncio.Timeout) -> None:
+        self.closed = False
+        self._limit = limit
+        self._loop = asyncio.get_running_loop()
+
+    def hang_up(self, why: str) -> None:
+        with suppress(RuntimeError):  # the event loop is closed, and this with it
+            self._loop.call_soon_threadsafe(self._give_up)
+
+    def _give_up(self) -> None:
+        if not self.closed:
+            self._limit.reschedule(self._loop.time())
 
 
 async def _ask(provider: CredentialProvider, host: str | None) -> Credentials:

@@ -44,7 +44,8 @@ class Link:
         self._mending: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
         self._given_up: ChasquiError | None = None
-        self.trouble = ""  # why the last try to reconnect failed
+        self.trouble = ""  # why it is down, as far as that is known
+        self._left_for = ""  # the first part of that: why the last server was left
         self._last_call: asyncio.TimerHandle | None = None
 
     async def open(self) -> Pipe:
@@ -187,6 +188,7 @@ class Link:
         self.on_up()
 
     def _broken(self) -> None:
+        self.trouble = self._left_for = "" if self.pipe is None else self.pipe.left_for
         self.pipe = None
         self._up.clear()
         if not self._closing and (self._mending is None or self._mending.done()):
@@ -201,7 +203,7 @@ class Link:
                 pipe = await self._dial()
             except Exception as error:  # a credential provider may raise anything
                 tries += 1
-                self.trouble = words(error)
+                self.trouble = "; ".join(filter(None, (self._left_for, words(error))))
                 log.warning("reconnecting to %s: %s", self._dialer.address, self.trouble)
                 if options.max_retries is not None and tries >= options.max_retries:
                     self._give_up(error)
@@ -210,7 +212,7 @@ class Link:
                 pause_ms = min(pause_ms * 2, options.max_retry_ms)
                 continue
             self.reconnects += 1
-            self.trouble = ""
+            self.trouble = self._left_for = ""
             self._mending = None  # `_adopt` may find the new pipe broken already
             self._adopt(pipe)
             self.on_mended()

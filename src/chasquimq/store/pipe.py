@@ -18,6 +18,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import hiredis
@@ -25,6 +26,7 @@ import hiredis
 from chasquimq import lua
 from chasquimq.config import DialectName
 from chasquimq.store.resp import pack
+from chasquimq.wire.fault import legible
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ class Pipe(asyncio.Protocol):
     def __init__(self, buffer_bytes: int, reply_s: float) -> None:
         self.full = False  # the socket takes no more for now: do not write
         self.closed = False
+        self.left_for = ""  # why it was closed in favour of another server, if it was
         self.dialect: DialectName | None = None  # that its server speaks, where it was asked
         self.on_drained: Callable[[], None] = _nothing
         self.on_closed: Callable[[], None] = _nothing
@@ -120,6 +123,11 @@ class Pipe(asyncio.Protocol):
         """Hang up as soon as all is answered. Until then nothing more may be written."""
         self._leaving = self.full = True
         self._retire()
+
+    def hang_up(self, why: str) -> None:
+        """Another server is the right one now. Called from any thread."""
+        with suppress(RuntimeError):  # the event loop is closed, and this with it
+            self._loop.call_soon_threadsafe(self._leave_for_another, why)
 
     def close(self) -> None:
         """Drop the connection; what is still in flight is lost."""
@@ -203,7 +211,7 @@ class Pipe(asyncio.Protocol):
         elif text.startswith(ALONE) and not self._doubted:
             self._doubted = True
             self._loop.call_later(RETIRE_S, self._retire)
-        return hiredis.ReplyError(text)
+        return hiredis.ReplyError(legible(text))
 
     def _warn(self, error: Exception) -> None:
         log.warning(
@@ -220,6 +228,10 @@ class Pipe(asyncio.Protocol):
             return
         flight.replies = []
         self._flights.appendleft(flight)
+
+    def _leave_for_another(self, why: str) -> None:
+        self.left_for = why
+        self.close()
 
     def _retire(self) -> None:
         self._retiring = True
@@ -246,10 +258,11 @@ class Pipe(asyncio.Protocol):
             self._watch.cancel()
         # Emptied in place: we may be inside `data_received`. The newest first, so that an owner who
         # puts each in front of what waits has them in their order again.
-        while self._flights:
-            flight = self._flights.pop()
-            flight.lost(flight.replies)
-        self.on_closed()
+        try:
+            while self._flights:
+                self._flights[-1].lost(self._flights.pop().replies)
+        finally:
+            self.on_closed()
 
 
 def _nothing() -> None:

@@ -21,6 +21,9 @@ from chasquimq.errors import (
     StoreError,
     StoreUnavailableError,
 )
+from chasquimq.text import shown
+
+MOST_CHARACTERS = 1_000
 
 
 class Fault(Enum):
@@ -72,6 +75,11 @@ def classify(reply: Exception) -> Fault:
         if f"{word} " in text[:64]:
             return fault
     return Fault.REFUSED
+
+
+def legible(text: str) -> str:
+    """An error reply as it may stand in logs and messages: whoever sends it is a stranger."""
+    return shown(text, MOST_CHARACTERS)
 
 
 def for_all(reply: Exception) -> bool:
