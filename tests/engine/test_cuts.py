@@ -83,6 +83,28 @@ async def test_the_replies_of_one_command_are_cut(desk: Desk, proxy: Proxy, comm
     assert sorted(log.runs) == log.expected(60)
 
 
+@pytest.mark.parametrize("nth", [1, 7, 40])
+async def test_a_cut_within_the_events_in_front_loses_no_outcome(
+    desk: Desk, proxy: Proxy, nth: int
+) -> None:
+    """A group begins with the events of what was started: the cut comes before the first ack."""
+    log = Log()
+    async with desk.working(
+        log, redis_url=proxy.url, backoff=FAST, concurrency=10, claim_min_idle_ms=60_000
+    ):
+        desk.put("id-1", 1)
+        await eventually(lambda: log.runs)
+        for first in range(0, 200, 40):
+            cut = proxy.cut(nth, command="XADD")
+            for n in range(first, first + 40):
+                desk.put(f"id-{n}", n)
+            await eventually(lambda: cut.done)  # noqa: B023
+        await desk.settled()
+    again = sorted({run for run in log.runs if run[0] != "id-1"})
+    assert again == [run for run in log.expected(200) if run[0] != "id-1"]
+    assert desk.pending() == []
+
+
 async def test_a_black_hole_is_noticed_and_left(desk: Desk, proxy: Proxy) -> None:
     """Half-open: nothing comes, nothing breaks. The leases go over the same dead network, so
     what runs is kept by the server's clock alone; here it stays short of the lease."""
