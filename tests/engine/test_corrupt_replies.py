@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chasquimq import BackoffSpec, Job
+from chasquimq import BackoffSpec, Job, StoreUnavailableError
 from tests.chaos.kit.proxy import Proxy
 from tests.engine.desk import Desk, eventually
 from tests.servers import DialectServer
@@ -61,6 +62,39 @@ async def test_a_worker_goes_on_and_runs_every_job(desk: Desk, proxy: Proxy, com
     assert desk.pending() == [] and desk.dead() == []
     # It left the group: so no outcome was waited for that nobody would answer.
     assert desk.redis.xinfo_consumers(desk.keys.stream, "default") == []
+
+
+# Lists as long as what is asked for, of values that are none.
+VALUES = {
+    "a value that is a number": b"*1\r\n:7\r\n",
+    "a value that is a list": b"*1\r\n*1\r\n$1\r\na\r\n",
+    "a row of numbers": b"*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nd\r\n:9\r\n",
+}
+
+
+@pytest.mark.parametrize("reply", [*REPLIES.values(), *VALUES.values()], ids=[*REPLIES, *VALUES])
+async def test_what_a_door_reads_is_right_or_the_connection_is_made_anew(
+    desk: Desk, proxy: Proxy, tmp_path: Path, reply: bytes
+) -> None:
+    async with desk.queue(redis_url=proxy.url) as queue:
+        desk.redis.set(desk.keys.result("done"), b"\xc3")
+        desk.redis.xadd(desk.keys.dlq, {b"d": b"x", b"reason": b"malformed"})
+        asks: list[tuple[str, Callable[[], Awaitable[Any]]]] = [
+            ("MGET", lambda: queue.get_job_result("done")),
+            ("MGET", lambda: queue.get_job_result_bulk(["done"])),
+            ("XRANGE", queue.peek_dlq),
+            ("XRANGE", lambda: queue.export_dlq(tmp_path / "rows.jsonl")),
+            ("XRANGE", queue.replay_dlq),
+        ]
+        for command, ask in asks:
+            expected = repr(await ask())
+            proxy.corrupt(1, reply, command=command)
+            with pytest.raises(StoreUnavailableError, match="has an unexpected shape"):
+                await ask()
+            assert repr(await ask()) == expected
+        proxy.corrupt(1, reply, command="MGET")
+        assert await queue.wait_for_result("done", 20, 0.05) is True
+    assert len(proxy.cuts) == len(asks) + 1
 
 
 @pytest.mark.parametrize("bulk", [False, True], ids=["single", "bulk"])

@@ -41,6 +41,9 @@ class DeadLetters:
             return []
         start = f"({after}" if after else "-"
         rows = await self._link.ask("XRANGE", self._keys.dlq, start, until, "COUNT", count)
+        for _, fields in rows:
+            if type(fields) is not list or not all(type(one) is bytes for one in fields):
+                raise TypeError("something else is where the fields of a row belong")
         return [DeadRow(wire.unpack_dead(dlq_id, fields), fields) for dlq_id, fields in rows]
 
     async def newest(self) -> tuple[str, int] | None:

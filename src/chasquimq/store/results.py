@@ -23,8 +23,13 @@ class Results:
         """For each id its result's bytes; None where there is none (any more)."""
         found: list[bytes | None] = []
         for start in range(0, len(job_ids), CHUNK):
-            keys = map(self._keys.result, job_ids[start : start + CHUNK])
-            found += await self._link.ask("MGET", *keys)
+            keys = [self._keys.result(job_id) for job_id in job_ids[start : start + CHUNK]]
+            reply = await self._link.ask("MGET", *keys)
+            if type(reply) is not list or len(reply) != len(keys):
+                raise TypeError(f"{len(keys)} results belong where something else is")
+            if not all(stored is None or type(stored) is bytes for stored in reply):
+                raise TypeError("something else is where a result belongs")
+            found += reply
         return found
 
 
