@@ -7,6 +7,7 @@ from hashlib import sha1
 from typing import Any, NamedTuple
 
 from chasquimq import wire
+from chasquimq.store import build
 from tests.store.shelf import GROUP, Shelf, envelope, member
 
 CREATED = b"1700000000000"
@@ -143,6 +144,14 @@ async def open_stream(shelf: Shelf) -> Call:
 async def add_once(shelf: Shelf) -> Call:
     keys = [shelf.keys.stream, shelf.keys.idmp("p", "a")]
     return Call(keys, [60, 1_000, "d", envelope("a")])
+
+
+async def add_own(shelf: Shelf) -> Call:
+    """Of a job that was removed unread."""
+    await shelf.send(build("native", shelf.keys, producer_id=b"p").add_own(b"a", [b"d", envelope("a")], 60))
+    [(entry_id, _)] = shelf.entries()
+    shelf.redis.xdel(shelf.keys.stream, entry_id)
+    return Call([shelf.keys.stream], [b"p:own", "a", 1_000, "d", envelope("a")])
 
 
 async def add_unique(shelf: Shelf) -> Call:
@@ -351,7 +360,7 @@ async def spark_replay(shelf: Shelf) -> Call:
 
 
 EVERY: tuple[Prepare, ...] = (
-    *(ack, ack_held, add_once, add_unique, bury, cancel, drop_empty_spec, drop_index, drop_lock),
+    *(ack, ack_held, add_once, add_own, add_unique, bury, cancel, drop_empty_spec, drop_index, drop_lock),
     *(drop_spec, due, finish, fire, free, give_back, leave, move_spec, open_stream, promote),
     *(put_spec, rebury, release, renew, replay, requeue, reschedule, restore, retry, schedule),
     *(

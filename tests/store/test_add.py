@@ -102,6 +102,14 @@ async def test_a_job_that_was_removed_unread_comes_in_again(shelf: Shelf, groups
         shelf.redis.xdel(shelf.keys.stream, entry_id)
 
 
+async def test_an_id_whose_stream_was_deleted_comes_in_again(shelf: Shelf) -> None:
+    await shelf.open_stream()
+    for turn in range(3):
+        assert await shelf.send(own(shelf, b"order-1", b"x")) == ADDED, turn
+        assert await shelf.send(own(shelf, b"order-1", b"x")) == KNOWN
+        shelf.redis.delete(shelf.keys.stream)
+
+
 async def test_a_job_that_one_of_two_groups_had_does_not_come_in_again(shelf: Shelf) -> None:
     await shelf.open_stream()
     for name in ("one", "two"):

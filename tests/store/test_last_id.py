@@ -47,6 +47,19 @@ async def test_a_sweep_ends_behind_it(shelf: Shelf) -> None:
     assert (after, ghosts, shelf.pending()) == (b"-", READS, {})
 
 
+async def test_what_a_lost_reply_had_brought_ends_with_it(shelf: Shelf) -> None:
+    """A page that is full, and brings less than is wanted: it goes on behind its last entry."""
+    jobs = await shelf.join()
+    with shelf.redis.pipeline(transaction=False) as pipe:
+        for _ in range(499):
+            pipe.xadd(shelf.keys.stream, {"d": "x"})
+        pipe.execute()
+    shelf.redis.xadd(shelf.keys.stream, {b"d": envelope("c")}, id=LAST)
+    [[_, rows]] = shelf.redis.xreadgroup(GROUP, jobs.consumer, {shelf.keys.stream: ">"})
+    shelf.redis.xdel(shelf.keys.stream, *[entry_id for entry_id, _ in rows[:499]])
+    assert [row[0] for row in await jobs.adopt(500)] == [LAST.encode()]
+
+
 async def test_the_rest_of_the_scripts_take_it_as_any_other(shelf: Shelf) -> None:
     jobs = await shelf.join()
     ids = await fill(shelf)

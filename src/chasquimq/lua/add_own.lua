@@ -7,8 +7,8 @@
 -- ARGV     1 producer id      2 job id      3 trim the stream to about this, 0 never      4... fields
 -- Returns  1 added, 2 it came in before
 
+local before = redis.call('XLEN', KEYS[1])
 local function add(producer, iid)
-  local before = redis.call('XLEN', KEYS[1])
   local id = redis.call('XADD', KEYS[1], 'IDMP', producer, iid, '*', unpack(ARGV, 4))
   return id, redis.pcall('XLEN', KEYS[1]) ~= before
 end

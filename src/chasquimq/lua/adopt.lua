@@ -6,6 +6,7 @@
 
 local rows, from, most = {}, '-', tonumber(ARGV[3])
 local size = math.max(most, 500)
+local last = '18446744073709551615-18446744073709551615' -- Redis refuses to look behind it
 for _ = 1, 10 do -- pages, so that entries whose body is gone do not hide those behind them
   local page = redis.call('XPENDING', KEYS[1], ARGV[1], from, '+', size, ARGV[2])
   for _, row in ipairs(page) do
@@ -18,7 +19,7 @@ for _ = 1, 10 do -- pages, so that entries whose body is gone do not hide those 
       rows[#rows + 1] = {row[1], entry[2], 0, row[4] - 1}
     end
   end
-  if #rows == most or #page < size then
+  if #rows == most or #page < size or page[size][1] == last then
     break
   end
   from = '(' .. page[size][1]

@@ -2,8 +2,8 @@
 --
 --   removed_unread(stream, id)     id: of its entry
 --
--- Returns  of removed_unread: true if the entry is gone and no group was given it; false also where
---          that cannot be seen
+-- Returns  of removed_unread: true if the entry is gone and no group was given it, or the whole stream
+--          is gone; false also where that cannot be seen
 
 local function earlier(one, other)
   local ms, seq = string.match(one, '^(%d+)-(%d+)$')
@@ -18,7 +18,7 @@ local function removed_unread(stream, id)
   local there = redis.pcall('XRANGE', stream, id, id)
   local groups = redis.pcall('XINFO', 'GROUPS', stream)
   if there.err or groups.err or #there > 0 then
-    return false
+    return not there.err and groups.err ~= nil and string.find(groups.err, 'no such key') ~= nil
   end
   for _, row in ipairs(groups) do
     for at = 1, #row, 2 do
