@@ -229,6 +229,74 @@ async def test_a_spec(thawing: Desk) -> None:
         assert isinstance(error, UnconfirmedError) and "Writing it again is safe" in str(error)
 
 
+async def test_a_spec_whose_connection_breaks(own_desk: Desk) -> None:
+    """Before it was written nothing was sent; behind that nobody knows."""
+    port = own_desk.server.server.port
+    assert port is not None
+    pattern = RepeatPattern.every(60_000)
+    with Proxy(port) as proxy:
+        async with own_desk.queue(redis_url=proxy.url) as queue:
+            await queue.counts()
+            for nth, kind, said, specs in (
+                (1, StoreUnavailableError, "nothing was sent: ", 0),
+                (4, UnconfirmedError, "may be written, or not. Writing it again is safe", 1),
+            ):
+                own_desk.redis.script_flush()  # each is asked, loaded and asked again
+                cut = proxy.cut(nth, command="EVALSHA")
+                error = await error_of(queue.add("n", 1, repeat=pattern))
+                assert cut.done and isinstance(error, kind) and said in str(error)
+                assert own_desk.redis.zcard(own_desk.keys.repeat) == specs
+
+
+async def test_a_unique_id_is_free_when_its_job_is_done(thawing: Desk) -> None:
+    """So adding it again is said to be safe until then, and not for some seconds."""
+    ran: list[int] = []
+
+    async def handle(job: Job) -> None:
+        ran.append(job.data)
+
+    unique: dict[str, Any] = {"job_id": "mine", "unique": "until_done"}
+    async with thawing.queue(add_timeout_ms=LIMIT_MS) as queue:
+        await queue.add("warm", 0, job_id="warm", unique="until_done")
+        async with frozen(thawing):
+            for more in ({}, {"delay_ms": 60_000}, {"unique_for": 60_000}):
+                error = await error_of(queue.add("n", 1, **unique | more))
+                assert "with unique='until_done', as long as it is not done" in str(error)
+                assert "comes in once" not in str(error)
+        await back(queue)
+        await queue.run_now("mine")
+        async with thawing.working(handle):
+            await eventually(lambda: 1 in ran)
+            await thawing.settled()
+            assert not (await queue.add("n", 2, **unique)).duplicate
+            await eventually(lambda: 2 in ran)
+
+
+async def test_nothing_was_sent_where_no_connection_came(own_desk: Desk) -> None:
+    own_desk.server.server.kill()
+    async with own_desk.queue() as queue:
+        for options in ({}, {"delay_ms": 5}, {"repeat": RepeatPattern.every(60_000)}):
+            error = await error_of(queue.add("n", 1, **options))
+            assert isinstance(error, StoreUnavailableError)
+            assert "nothing was sent: cannot reach Redis" in str(error)
+        bulk: Any = await error_of(queue.add_bulk([{"name": "n", "data": n} for n in range(3)]))
+        assert "nothing was sent" in str(bulk) and bulk.outcomes == [bulk] * 3
+    own_desk.server.server.start()
+
+
+async def test_nothing_was_sent_where_the_question_for_room_broke(own_desk: Desk) -> None:
+    port = own_desk.server.server.port
+    assert port is not None
+    with Proxy(port) as proxy:
+        async with own_desk.queue(redis_url=proxy.url, max_stream_len=1) as queue:
+            await queue.add("first", 1)
+            proxy.cut(1, command="XLEN")
+            error = await error_of(queue.add("n", 1))
+            assert isinstance(error, StoreUnavailableError)
+            assert "nothing was sent: the connection to" in str(error)
+    assert own_desk.waiting() == 1
+
+
 async def test_the_native_door(thawing: Desk) -> None:
     door = Producer(
         thawing.server.url,

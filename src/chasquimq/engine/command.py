@@ -16,7 +16,8 @@ from chasquimq.store import Dialect, Notice, Store, markers
 from chasquimq.store.delayed import GRACE_S
 from chasquimq.store.dialect import Add
 from chasquimq.store.markers import Mark
-from chasquimq.store.resp import bulks, pack
+from chasquimq.store.resp import bulks, pack, unpack
+from chasquimq.wire import Keys
 
 SCRIPTS = ("schedule", "add_own", "add_once", "add_unique")
 _HOLE = b"?" * 26  # where a form has the id
@@ -161,6 +162,13 @@ class Scribe:
 def is_own(command: bytes) -> bool:
     """Whether the server knows this add by its id, also when another add brings the id again."""
     return not command.startswith(_PLAIN, command.find(b"$"))
+
+
+def until_done(command: bytes, keys: Keys) -> bool:
+    """Whether the id of this add is free again as soon as its job is done."""
+    words = unpack(command)
+    places = words[3 : 3 + int(words[2])] if words[0] == b"EVALSHA" else ()
+    return any(key.startswith(keys.unique("")) for key in places)
 
 
 def _safely(seconds: float) -> float:

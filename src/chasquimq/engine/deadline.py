@@ -44,16 +44,22 @@ class Deadline:
             "nothing was sent. Check the address and that the server is running"
         )
 
-    def unanswered(self, job_id: str, again_s: float) -> UnconfirmedError:
+    def unasked(self, error: StoreUnavailableError) -> StoreUnavailableError:
+        """For a job that is certainly not in, because of what was to be asked before."""
+        return StoreUnavailableError(f"nothing was sent: {error.args[0]}")
+
+    def unanswered(
+        self, job_id: str, again_s: float, *, until_done: bool = False
+    ) -> UnconfirmedError:
         """For a job that was sent. `again_s`: so long after it was sent, adding it again under its
-        id brings it in once; 0: not even then."""
+        id brings it in once; 0: not even then. `until_done`: its id is free again when it is."""
         left_s = int(again_s - self.s)
         again = "Give a job_id to make adding it again safe"
-        if left_s > 0:
-            again = (
-                f"Adding it again with job_id={job_id!r} through the same Queue or Producer is "
-                f"safe for the next {left_s} s: it comes in once"
-            )
+        safe = f"Adding it again with job_id={job_id!r} through the same Queue or Producer is safe"
+        if until_done:
+            again = f"{safe} with unique='until_done', as long as it is not done: then it runs again"
+        elif left_s > 0:
+            again = f"{safe} for the next {left_s} s: with the same options it comes in once"
         return UnconfirmedError(
             f"Redis at {self._address} did not answer within {self.ms} ms (add_timeout_ms): the "
             f"job was sent and may be in, or not. {again}",

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from chasquimq.config import ProducerOptions
 from chasquimq.engine.deadline import Deadline
-from chasquimq.errors import QueueFullError
+from chasquimq.errors import QueueFullError, StoreUnavailableError
 from chasquimq.happening import Happening, Refused
 from chasquimq.policy.admission import fits
 from chasquimq.store import Store
@@ -93,3 +93,5 @@ class Gate:
                 await self.open()
         except TimeoutError:
             raise self._deadline.unsent() from None
+        except StoreUnavailableError as error:
+            raise self._deadline.unasked(error) from error

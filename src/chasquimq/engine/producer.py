@@ -24,7 +24,7 @@ from typing import Any
 
 from chasquimq import wire
 from chasquimq.config import DialectName, ProducerOptions
-from chasquimq.engine.command import SCRIPTS, Scribe, is_own
+from chasquimq.engine.command import SCRIPTS, Scribe, is_own, until_done
 from chasquimq.engine.deadline import Deadline
 from chasquimq.engine.gate import Gate
 from chasquimq.engine.herald import Herald, Observe
@@ -510,9 +510,11 @@ class Producer:
         self._rest()
 
     def _unanswered(self, parcel: Parcel) -> None:
-        again_s = parcel.memory_s if is_own(parcel.commands[0]) else 0.0
-        job_id = parcel.order.ids[parcel.first]
-        parcel.order.fail(parcel.first, self._deadline.unanswered(job_id, again_s))
+        [command], job_id = parcel.commands, parcel.order.ids[parcel.first]
+        again_s = parcel.memory_s if is_own(command) else 0.0
+        held = until_done(command, self._store.keys)
+        error = self._deadline.unanswered(job_id, again_s, until_done=held)
+        parcel.order.fail(parcel.first, error)
 
     def _prune(self) -> None:
         self._withdrawn = False

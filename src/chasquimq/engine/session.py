@@ -119,7 +119,7 @@ class Session:
         none of it has an option."""
         try:
             return await self._send(drafts, created_ms, durability, plain=plain)
-        except QueueFullError as error:
+        except (QueueFullError, StoreUnavailableError) as error:
             error.outcomes = [error] * len(drafts)
             raise
 
@@ -154,13 +154,20 @@ class Session:
 
     async def upsert(self, spec: StoredSpec) -> None:
         """Write a spec, in no more time than an add may take."""
-        deadline = self._deadline("memory")
+        deadline, timetable = self._deadline("memory"), Timetable(self.store)
         try:
             async with asyncio.timeout(deadline.s):
-                await Timetable(self.store).upsert(spec)
+                await timetable.upsert(spec)
         except TimeoutError:
-            sent = self._opened and self._store.link.pipe is not None
-            raise deadline.unwritten(spec.key, sent=sent) from None
+            asked = self._opened and self._store.link.pipe is not None
+            raise deadline.unwritten(spec.key, sent=asked or timetable.wrote) from None
+        except StoreUnavailableError as error:
+            if timetable.wrote:
+                raise UnconfirmedError(
+                    f"{error.args[0]}: spec {spec.key!r:.200} may be written, or not. Writing it "
+                    "again is safe"
+                ) from error
+            raise deadline.unasked(error) from error
 
     async def send_traced(
         self,
@@ -219,6 +226,8 @@ class Session:
                 return await self.producer(level)
         except TimeoutError:
             raise deadline.unopened() from None
+        except StoreUnavailableError as error:
+            raise deadline.unasked(error) from error
 
     def _deadline(self, level: Durability) -> Deadline:
         return Deadline(self._options, self._store.dialer.address, durable=level != "memory")

@@ -94,6 +94,7 @@ def one_moment(name: str, moment: Moment, moment_ms: Moment) -> Moment:
 
 class Timetable:
     def __init__(self, store: Callable[[], Awaitable[Store]]) -> None:
+        self.wrote = False  # an upsert sent what changes a spec, whatever was answered
         self._store = store
 
     async def upsert(self, spec: StoredSpec) -> int:
@@ -115,6 +116,7 @@ class Timetable:
                 )
             # Whoever paused it takes it up again: no other write does.
             aside = seen.paused and not keep
+            self.wrote = True
             if await specs.put(seen, packed, retry, None if keep else next_ms, aside=aside):
                 return next_ms
         raise _busy(spec.key)
