@@ -52,6 +52,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float = 0.0
     leads: bool = False  # this worker promotes delayed jobs for the queue
     schedules: bool = False  # this worker fires specs for the queue
+    promoter_refused: str | None = None  # what Redis says while it lets no delayed job be moved
+    scheduler_refused: str | None = None  # what it says while it lets no spec be fired
     paused: bool = False  # the queue is paused: it starts nothing new
     slots: int = 0  # that live; as many as `concurrency`
     slots_limit: int = 0
@@ -120,6 +122,16 @@ def _problems(health: Health) -> tuple[str, ...]:
         problems.append(
             f"Redis refuses to settle {health.refused_moves} jobs that have run: repair the keys "
             "or the rights that the log names"
+        )
+    if health.promoter_refused is not None:
+        problems.append(
+            f"Redis refuses to move delayed jobs and retries: {health.promoter_refused}; they wait "
+            "until the key or the right is repaired"
+        )
+    if health.scheduler_refused is not None:
+        problems.append(
+            f"Redis refuses to fire repeatable jobs: {health.scheduler_refused}; they wait until "
+            "the key or the right is repaired"
         )
     reading_s = None if health.paused else health.reading_s
     if reading_s is not None and reading_s > health.reading_limit_s:

@@ -148,7 +148,9 @@ async def add_once(shelf: Shelf) -> Call:
 
 async def add_own(shelf: Shelf) -> Call:
     """Of a job that was removed unread."""
-    await shelf.send(build("native", shelf.keys, producer_id=b"p").add_own(b"a", [b"d", envelope("a")], 60))
+    await shelf.send(
+        build("native", shelf.keys, producer_id=b"p").add_own(b"a", [b"d", envelope("a")], 60)
+    )
     [(entry_id, _)] = shelf.entries()
     shelf.redis.xdel(shelf.keys.stream, entry_id)
     return Call([shelf.keys.stream], [b"p:own", "a", 1_000, "d", envelope("a")])
@@ -360,7 +362,18 @@ async def spark_replay(shelf: Shelf) -> Call:
 
 
 EVERY: tuple[Prepare, ...] = (
-    *(ack, ack_held, add_once, add_own, add_unique, bury, cancel, drop_empty_spec, drop_index, drop_lock),
+    *(
+        ack,
+        ack_held,
+        add_once,
+        add_own,
+        add_unique,
+        bury,
+        cancel,
+        drop_empty_spec,
+        drop_index,
+        drop_lock,
+    ),
     *(drop_spec, due, finish, fire, free, give_back, leave, move_spec, open_stream, promote),
     *(put_spec, rebury, release, renew, replay, requeue, reschedule, restore, retry, schedule),
     *(

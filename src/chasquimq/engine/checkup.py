@@ -42,6 +42,8 @@ def checkup(consumer: Consumer) -> Health:
             lease_s=options.read.claim_idle_ms / 1000,
             leads=consumer.promoter.leads,
             schedules=consumer.scheduler.leads,
+            promoter_refused=consumer.promoter.refused,
+            scheduler_refused=consumer.scheduler.refused,
             paused=reader.brake.paused,
             slots=consumer.pool.alive if consumer.pool.begun else options.concurrency,
             slots_limit=options.concurrency,

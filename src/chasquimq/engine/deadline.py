@@ -57,7 +57,9 @@ class Deadline:
         again = "Give a job_id to make adding it again safe"
         safe = f"Adding it again with job_id={job_id!r} through the same Queue or Producer is safe"
         if until_done:
-            again = f"{safe} with unique='until_done', as long as it is not done: then it runs again"
+            again = (
+                f"{safe} with unique='until_done', as long as it is not done: then it runs again"
+            )
         elif left_s > 0:
             again = f"{safe} for the next {left_s} s: with the same options it comes in once"
         return UnconfirmedError(

@@ -13,7 +13,7 @@ import asyncio
 import logging
 
 from chasquimq.engine.ear import Ear
-from chasquimq.errors import StoreError
+from chasquimq.errors import StoreError, StoreUnavailableError
 from chasquimq.flow.leader import lead
 from chasquimq.happening import Announce, LockTurned
 from chasquimq.store import Store
@@ -37,6 +37,7 @@ class Leader:
         ear: Ear | None = None,
     ) -> None:
         self.leads = False
+        self.refused: str | None = None  # what Redis says while it refuses our ticks
         self._store = store
         self._holder = holder
         self._announce = announce
@@ -70,10 +71,13 @@ class Leader:
         asked_at = self._loop.time()
         try:
             wait_s = await self._act()
-        except StoreError:
+        except StoreError as error:
+            if not isinstance(error, StoreUnavailableError):
+                self.refused = str(error.args[0])
             if self._loop.time() >= self._ours_until:
                 self._turn(False)
             raise
+        self.refused = None
         self._turn(wait_s is not None)
         if wait_s is None:
             return self._interval_s
