@@ -260,7 +260,7 @@ class RetryError(_ByHandler):
             if isinstance(delay, timedelta):
                 delay = delay // timedelta(milliseconds=1)
         if delay is not None and not 0 <= delay < float("inf"):
-            raise ConfigError(f"RetryError(delay=...) must be finite and not negative, got {delay}")
+            raise ConfigError(f"RetryError(delay=...) must be finite non-negative, got {delay}")
         self.delay_ms = None if delay is None else int(delay)
 
 

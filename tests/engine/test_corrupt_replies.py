@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chasquimq import BackoffSpec, Job, StoreUnavailableError
+from chasquimq import BackoffSpec, Job, RepeatPattern, StoreUnavailableError
 from tests.chaos.kit.proxy import Proxy
 from tests.engine.desk import Desk, eventually
 from tests.servers import DialectServer
@@ -79,12 +79,14 @@ async def test_what_a_door_reads_is_right_or_the_connection_is_made_anew(
     async with desk.queue(redis_url=proxy.url) as queue:
         desk.redis.set(desk.keys.result("done"), b"\xc3")
         desk.redis.xadd(desk.keys.dlq, {b"d": b"x", b"reason": b"malformed"})
+        await queue.upsert_repeatable_job("n", 1, repeat=RepeatPattern.every(3_600_000), key="k")
         asks: list[tuple[str, Callable[[], Awaitable[Any]]]] = [
             ("MGET", lambda: queue.get_job_result("done")),
             ("MGET", lambda: queue.get_job_result_bulk(["done"])),
             ("XRANGE", queue.peek_dlq),
             ("XRANGE", lambda: queue.export_dlq(tmp_path / "rows.jsonl")),
             ("XRANGE", queue.replay_dlq),
+            ("EVALSHA", lambda: queue.next_fires("k", 1)),
         ]
         for command, ask in asks:
             expected = repr(await ask())

@@ -92,20 +92,6 @@ async def test_an_error_reply_is_legible_and_not_endless() -> None:
     assert len(str(error)) == 1_000
 
 
-async def test_the_owner_of_a_connection_hears_of_its_end_though_another_one_fails() -> None:
-    ended: list[str] = []
-
-    def fail(replies: list[Any]) -> None:
-        raise IndexError
-
-    async with connected(saying(b"")) as pipe:
-        pipe.on_closed = lambda: ended.append("closed")
-        pipe.send(pack("PING"), 1, fail, fail)
-        with pytest.raises(IndexError):
-            pipe.close()
-        assert ended == ["closed"]
-
-
 async def test_a_connection_hangs_up_from_another_thread_and_keeps_the_reason() -> None:
     async with connected(saying(b"", then_close=False)) as pipe:
         await asyncio.to_thread(pipe.hang_up, "another is the master")
@@ -180,6 +166,24 @@ async def test_a_reply_that_its_owner_cannot_read_is_lost_with_the_connection() 
         send(pipe, heard, "third", 1)
         await closed(pipe)
     assert heard == [("first", "landed", [1]), ("third", "lost", []), ("second", "lost", [])]
+
+
+async def test_an_owner_that_fails_keeps_the_end_from_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    heard: Heard = []
+
+    def fail(replies: list[Any]) -> None:
+        raise RuntimeError("a defect")
+
+    async with connected(saying(b":1\r\n")) as pipe:
+        pipe.on_closed = lambda: heard.append(("pipe", "closed", []))
+        send(pipe, heard, "first", 1)
+        send(pipe, heard, "second", 1)
+        pipe.send(pack("PING"), 1, fail, fail)
+        await closed(pipe)
+    assert heard == [("first", "landed", [1]), ("second", "lost", []), ("pipe", "closed", [])]
+    assert "a defect" in caplog.text
 
 
 async def test_a_message_that_its_owner_cannot_read_ends_the_connection() -> None:

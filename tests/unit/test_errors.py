@@ -148,5 +148,6 @@ def test_a_retry_asks_for_its_delay_in_ms(
     "delay", [-1, -0.5, timedelta(microseconds=-1), float("nan"), float("inf")]
 )
 def test_a_retry_cannot_ask_for_a_delay_that_is_none(delay: float | timedelta) -> None:
-    with pytest.raises(ConfigError, match=r"^CMQ-004: RetryError\(delay=...\) must be finite"):
+    words = r"^CMQ-004: RetryError\(delay=...\) must be finite non-negative, got"
+    with pytest.raises(ConfigError, match=words):
         RetryError("later", delay=delay)

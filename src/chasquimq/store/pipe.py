@@ -258,11 +258,13 @@ class Pipe(asyncio.Protocol):
             self._watch.cancel()
         # Emptied in place: we may be inside `data_received`. The newest first, so that an owner who
         # puts each in front of what waits has them in their order again.
-        try:
-            while self._flights:
-                self._flights[-1].lost(self._flights.pop().replies)
-        finally:
-            self.on_closed()
+        while self._flights:
+            flight = self._flights.pop()
+            try:
+                flight.lost(flight.replies)
+            except Exception:  # a defect of one owner; the others have to hear, and so has the link
+                log.exception("the owner of an unanswered request failed")
+        self.on_closed()
 
 
 def _nothing() -> None:

@@ -147,7 +147,7 @@ class Specs:
         now_ms, next_ms, depth, gone, more, *rows = reply
         due = tuple([_due(row) for row in rows])
         coming = None if next_ms < 0 else next_ms
-        return DueSpecs(True, now_ms, coming, depth, gone, bool(more), due)
+        return DueSpecs(True, _moment(now_ms), coming, depth, gone, bool(more), due)
 
     async def fire(self, holder: str, firings: Sequence[Firing]) -> list[Fired]:
         """Fire each if we lead and it is as we saw it, in one write; the answers are in order."""
@@ -171,7 +171,7 @@ class Specs:
         """What time it is by the server's clock, and what lies under the key."""
         raw = key.encode()
         now_ms, score, *hash_ = await self._link.run("see_spec", self._both(raw), (raw,))
-        return now_ms, _seen(raw, score or b"", hash_)
+        return _moment(now_ms), _seen(raw, score or b"", hash_)
 
     async def put(
         self, seen: Seen, packed: bytes, retry: bytes, next_ms: int | None, *, aside: bool = False
@@ -216,6 +216,12 @@ class Specs:
 
     def _both(self, key: bytes) -> tuple[bytes, bytes]:
         return self._keys.repeat, self._keys.spec(key)
+
+
+def _moment(reply: Any) -> int:
+    if type(reply) is not int:
+        raise TypeError(f"{type(reply).__name__} is where a moment belongs")
+    return reply
 
 
 def _due(row: list[Any]) -> Seen:
