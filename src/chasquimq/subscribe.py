@@ -53,6 +53,8 @@ class QueueEvents:
     its block begins. It belongs to the event loop that it is first used in.
     """
 
+    _check_name = staticmethod(wire.check_queue_name)
+
     @suggesting
     def __init__(
         self,
@@ -68,6 +70,7 @@ class QueueEvents:
         reconnect_max_attempts: int | None = None,
         credential_provider: CredentialProvider | None = None,
     ) -> None:
+        self._check_name(queue_name)
         self._keys = wire.Keys(queue_name)
         self._options = FollowOptions(block_ms=block_ms, count=count)
         self._place = _check_place(last_event_id)

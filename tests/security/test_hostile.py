@@ -119,7 +119,13 @@ def test_queues_with_names_that_are_refused_now_are_still_shown(own_server: Dial
     listed = json.loads(chasqui.call("inspect", "--json").out)
     assert sorted(row["queue"] for row in listed) == sorted(names)
     for name in names:
-        for words in (("inspect", name), ("dlq", "show", name), ("doctor", name)):
+        for words in (
+            ("inspect", name),
+            ("dlq", "show", name),
+            ("doctor", name),
+            ("events", name, "--no-follow"),
+            ("jobs", "list", name),
+        ):
             ended = chasqui.call(*words)
             assert "queue name" not in ended.err and strange(ended.out + ended.err) == [], ended
         ended = chasqui.call("add", name, "1")

@@ -46,6 +46,12 @@ _AGAIN_S = 0.05
 _PAGE = 500
 
 
+class _Follower(QueueEvents):
+    """Also of queues whose names are refused by now: their events can still be looked at."""
+
+    _check_name = staticmethod(wire.check_stored_queue_name)
+
+
 def events(
     queue: QueueName,
     from_: Annotated[
@@ -94,7 +100,7 @@ def events(
     note_unknown(queue, redis_url)
 
     async def main() -> None:
-        door = QueueEvents(
+        door = _Follower(
             queue,
             redis_url=the_url(redis_url),
             last_event_id=await _place(place, queue, redis_url),

@@ -45,6 +45,7 @@ class Leading:
         credential_provider: CredentialProvider | None,
         dialect: DialectName | None,
     ) -> None:
+        wire.check_queue_name(queue_name)
         self._keys = wire.Keys(queue_name)
         self._events: EventOptions = given(
             EventOptions, enabled=events_enabled, max_len=events_max_stream_len

@@ -72,6 +72,7 @@ class Producer:
         # `pool_size` is taken for compatibility: one pipelined connection carries all adds.
         if pool_size is not None and pool_size < 1:
             raise ConfigError(f"pool_size must be at least 1, got {pool_size}")
+        wire.check_queue_name(queue_name)
         self._keys = wire.Keys(queue_name)
         connect = given(ConnectOptions, max_retries=reconnect_max_attempts)
         self._options: ProducerOptions = given(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from chasquimq import Queue, Worker, wire
+from chasquimq import Queue, QueueEvents, Worker, wire
 from chasquimq.errors import ConfigError
+from chasquimq.native import Consumer, Producer, Promoter, Scheduler
+from chasquimq.sync import Queue as SyncQueue
 from chasquimq.wire import Keys
 
+NOWHERE = "redis://127.0.0.1:1"
 KEYS = [
     (Keys("q").stream, "{chasqui:q}:stream"),
     (Keys("q").delayed, "{chasqui:q}:delayed"),
@@ -56,10 +61,20 @@ REFUSED = [
 ]
 
 
+DOORS: tuple[Callable[[str], object], ...] = (
+    wire.check_queue_name,
+    Queue,
+    SyncQueue,
+    QueueEvents,
+    lambda name: Worker(name, print),
+    *(functools.partial(kind, NOWHERE) for kind in (Consumer, Producer, Promoter, Scheduler)),
+)
+
+
 @pytest.mark.parametrize(("name", "why"), REFUSED)
 def test_a_queue_is_not_given_a_name_that_misleads(name: str, why: str) -> None:
     """But one that was given it before can be looked at."""
-    for door in (wire.check_queue_name, Queue, lambda name: Worker(name, print)):
+    for door in DOORS:
         with pytest.raises(ConfigError, match=why) as refused:
             door(name)
         assert str(refused.value).isprintable() and len(str(refused.value)) < 400
