@@ -21,6 +21,8 @@ from chasquimq.address import DEFAULT_URL, CredentialProvider, read_url
 from chasquimq.config import ConnectOptions, FollowOptions, given, refuse_unknown, suggesting
 from chasquimq.errors import ArgumentError, ConfigError, StoreUnavailableError
 from chasquimq.store import Dialer, Event, Events, Link
+from chasquimq.store.pipe import Pipe
+from chasquimq.store.walk import FIRST_PAGE, next_count
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +84,11 @@ class QueueEvents:
         self._rows: deque[Event] = deque()  # read, and not yet handed out
         self._link: Link | None = None
         self._ahead: asyncio.Future[list[Event]] | None = None  # the read that is on its way
+        # Over which it is, and how many bytes that had received before; how many rows fit into a
+        # few megabytes, judged by the last read.
+        self._pipe: Pipe | None = None
+        self._received = 0
+        self._fitting = FIRST_PAGE
         self._turn = asyncio.Lock()  # of those who wait for the next event, one asks for it
         self._waiting: asyncio.Timeout | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -193,13 +200,18 @@ class QueueEvents:
             return  # somebody else has read while we waited for our turn
         if self._ahead is None:
             pipe = await link.up()
+            self._pipe, self._received = pipe, pipe.received
+            count = min(self._options.count, self._fitting)
             ahead = Events(self._keys, link).ahead
-            self._ahead = ahead(self._place, self._options.count, self._options.block_ms, pipe)
+            self._ahead = ahead(self._place, count, self._options.block_ms, pipe)
         # Whoever is cancelled here leaves the read on its way, to be waited for again.
         await asyncio.wait([self._ahead])
         answer, self._ahead = self._ahead, None
         try:
-            self._rows.extend(answer.result())
+            rows = answer.result()
+            if rows and self._pipe is not None:
+                self._fitting = next_count(self._pipe.received - self._received, len(rows))
+            self._rows.extend(rows)
         except StoreUnavailableError as error:
             log.warning("following %r goes on after %s: %s", self.name, self._place, error)
             await asyncio.sleep(AGAIN_S)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from chasquimq import Job
+from chasquimq import Job, QueueEvents
 from chasquimq.store import walk
 from tests.engine.desk import Desk, eventually
 from tests.servers import DialectServer
@@ -75,3 +75,26 @@ async def test_pages_of_the_dlq_are_bounded_by_bytes(desk: Desk) -> None:
         async with desk.queue() as queue:
             assert await queue.purge_dlq(everything=True) == rows
     assert len(pages) > 3 and max(pages) <= walk.PAGE_BYTES // LARGE
+
+
+async def test_a_follower_of_large_events_reads_fewer_at_once(desk: Desk) -> None:
+    """Our programs write short ones; others may write what they like."""
+    for at in range(40):
+        row = {"e": "failed", "id": str(at), "ts": "1", "reason": "x" * LARGE}
+        desk.redis.xadd(desk.keys.events, row)  # type: ignore[arg-type]
+    with counts(desk, "XREAD") as asked:
+        async with QueueEvents(
+            desk.name, redis_url=desk.server.url, last_event_id="0", count=100
+        ) as events:
+            assert [(await anext(events)).job_id for _ in range(40)] == [*map(str, range(40))]
+    assert asked[0] == 10 and max(asked[1:]) <= walk.PAGE_BYTES // LARGE
+
+
+async def test_a_follower_of_short_events_reads_as_many_as_it_was_told(desk: Desk) -> None:
+    for at in range(250):
+        desk.redis.xadd(desk.keys.events, {"e": "waiting", "id": str(at), "ts": "1"})
+    with counts(desk, "XREAD") as asked:
+        async with QueueEvents(desk.name, redis_url=desk.server.url, last_event_id="0") as events:
+            for _ in range(250):
+                await anext(events)
+    assert asked[:3] == [10, 100, 100]
