@@ -28,6 +28,7 @@ from chasquimq.wire.scan import (
     MAX_NUMBER_KEYS,
     UNREADABLE,
     scan,
+    undisturbed,
 )
 
 _SCALARS = frozenset((str, int, float, bool, type(None), bytes, bytearray))
@@ -276,11 +277,11 @@ def decode(data: bytes) -> Any:
     try:
         if len(data) <= MAX_NODES:
             try:
-                return _decode_common(data)
+                return undisturbed(_decode_common, data)
             except msgspec.ValidationError:
                 pass  # it may be fine all the same
         scan(data)
-        return _decode(data)
+        return undisturbed(_decode, data)
     except WireError as error:
         raise WireError(f"not readable: {error.args[0]}") from None
     except UNREADABLE as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -101,6 +103,45 @@ def test_what_is_allowed_grows_by_a_bounded_factor() -> None:
         assert tracemalloc.get_traced_memory()[1] < 150 * len(data)
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        declared(0xDD, 4, 60_000) + b"\x91\x90" * 60_000,
+        declared(0xDD, 4, 60_000) + b"\x92\x90\xc4\x00" * 60_000,
+        declared(0xDD, 4, 400) + (b"\x91" * 300 + b"\x90") * 400,
+    ],
+    ids=["flat", "with bytes", "deep"],
+)
+def test_nobody_looks_through_the_process_while_a_large_value_is_built(data: bytes) -> None:
+    """In 1 MB of small containers the garbage collector took five sixths of the time, and the
+    decoder held the interpreter's lock for it."""
+    begun: list[str] = []
+
+    def hear(phase: str, info: dict[str, int]) -> None:
+        begun.append(phase)
+
+    gc.callbacks.append(hear)
+    try:
+        value = wire.decode(data)
+    finally:
+        gc.callbacks.remove(hear)
+    assert len(begun) <= 2 and len(value) >= 400  # once behind it, at the most
+    assert gc.isenabled()
+
+
+def test_a_collector_that_is_off_stays_off_and_one_that_is_on_stays_on() -> None:
+    fine = declared(0xDD, 4, 40_000) + b"\x91\x90" * 40_000
+    for data in (fine, fine[:-1], b"\x81" + fine + b"\x01"):
+        for turn, is_on in ((gc.disable, False), (gc.enable, True)):
+            turn()
+            try:
+                with suppress(WireError):
+                    wire.decode(data)
+                assert gc.isenabled() is is_on
+            finally:
+                gc.enable()
 
 
 def test_a_million_values_are_counted_before_they_are_built() -> None:
