@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import subprocess
 import sys
+import threading
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -181,6 +184,32 @@ def test_a_page_is_written_whole_or_not_at_all(
     assert target.read_bytes() == old
     assert sorted(os.listdir(tmp_path)) == ["a-folder", "new folder"]
     assert os.listdir(target.parent) == ["report.html"]
+
+
+def test_a_page_that_cannot_be_written_is_named_and_not_left(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "report.html"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    heard = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as refused:
+            write_page(sample.report(("a",)), target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, heard)
+    assert refused.value.filename == str(target)
+    assert os.listdir(target.parent) == []
+
+
+def test_a_page_for_a_named_pipe_goes_into_it(tmp_path: Path) -> None:
+    """No file takes its place, nor that of a device."""
+    data, pipe, came = sample.report(("a",)), tmp_path / "pipe", list[str]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: came.append(pipe.read_text("utf-8")), daemon=True)
+    reader.start()
+    assert write_page(data, pipe) == pipe and pipe.is_fifo()
+    reader.join()
+    assert came == [page(data)]
 
 
 TEXTS = ("text", "quiet", "link", "bad", "good")

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import typer
 
 from chasquimq import errors
+from chasquimq.cli.ask import refuse
 from chasquimq.cli.exits import Exit, exit_for
 from chasquimq.errors import ChasquiError
 from chasquimq.text import discreet, shown
@@ -40,6 +41,8 @@ _MALFORMED = re.compile(r"Malformed records are detected in record parsing: (.*)
 _FILE = re.compile(r"while reading file (\S+?)\.\s")
 _SPARK = re.compile(r"\[([A-Z][A-Z_]+(?:\.[A-Z_]+)?)\] (.*?)(?=\s*SQLSTATE|$)", re.S)
 _JAVA = re.compile(r"^: ([\w.$]+(?:Exception|Error)): (.*)$", re.M)
+# Deep down in the trace, where Spark itself says no more than that a task failed.
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 # Errors of the command line, as Spark finds them when it plans.
 _USAGE = re.compile(r"UNRESOLVED|PARSE_|INVALID_|DATATYPE_MISMATCH|UNSUPPORTED")
 
@@ -58,6 +61,8 @@ def plainly(afterwards: Callable[[], str | None] = lambda: None) -> Iterator[Non
         yield
     except (Exception, KeyboardInterrupt) as error:
         stopped = _was_stopped(error)
+        if isinstance(error, OSError) and error.filename and not stopped:
+            refuse(f"{error.filename}: {error.strerror}")
         if not (stopped or isinstance(error, PySparkException | Py4JError)):
             raise
         words, code = ("stopped", Exit.INTERRUPTED) if stopped else told(str(error))
@@ -88,6 +93,9 @@ def told(text: str) -> tuple[str, Exit]:
     spark = _SPARK.search(text)
     if spark:
         words = spark[2].strip().split("\n")[0]
+        full = _FULL.search(text)
+        if full:
+            words = f"{words.rstrip('.')}: {full[0]}"
         if _USAGE.match(spark[1]):
             return _line(words), Exit.USAGE
         return _line(f"Spark failed: [{spark[1]}] {words}"), Exit.FAILED

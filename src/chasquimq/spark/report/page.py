@@ -11,7 +11,7 @@ from base64 import b64encode
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import mkstemp
 from typing import Any
 
 from chasquimq.errors import ConfigError
@@ -58,22 +58,32 @@ def page(data: ReportData) -> str:
 
 def write_page(data: ReportData, path: str | os.PathLike[str]) -> Path:
     """Write the page and return where it is. Whoever opens the path sees all of a page, the old
-    one or the new one: it is written beside it and renamed."""
+    one or the new one: it is written beside it and renamed. A device or a named pipe, which no file
+    can replace, is written to. An OSError names the path."""
     whole, target = page(data), Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(
-        "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
-    ) as draft:
-        try:
-            draft.write(whole)
-            draft.flush()
-            os.fsync(draft.fileno())
-            os.chmod(draft.name, 0o644)  # as any other file: a temporary one is its owner's alone
-            os.replace(draft.name, target)
-        except BaseException:
-            Path(draft.name).unlink(missing_ok=True)
-            raise
+    try:
+        if target.exists() and not target.is_file():
+            target.write_text(whole, encoding="utf-8")
+        else:
+            _write_whole(whole, target)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error
     return target
+
+
+def _write_whole(text: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(handle)
+            os.chmod(draft, 0o644)  # as any other file: a temporary one is its owner's alone
+        os.replace(draft, target)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
 
 
 def _library() -> tuple[str, str]:
