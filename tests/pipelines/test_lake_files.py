@@ -12,6 +12,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
+from chasquimq.errors import ConfigError
 from chasquimq.spark.lake.compact import LEFT_MS, STAGING, Compacted, CompactOptions, compact
 from chasquimq.spark.lake.files import Files
 from chasquimq.spark.lake.keep import bring_in
@@ -223,3 +224,16 @@ def test_an_id_behind_all_moments_ends_no_lake(lake: Lake) -> None:
     assert last == ["queue=mail/date=9999-12-31"]
     until = datetime(2100, 1, 1, tzinfo=UTC)
     assert ids(read(lake.spark, lake.path, until=until)) == sorted(set(rows) - set(beyond))
+
+
+def test_a_default_file_system_that_is_an_object_store_is_refused(spark: SparkSession) -> None:
+    """The path names no file system; the reason is told before the client of it is loaded."""
+    configuration = spark._jsc.hadoopConfiguration()
+    usual = configuration.get("fs.defaultFS")
+    configuration.set("fs.defaultFS", "s3a://bucket")
+    try:
+        with pytest.raises(ConfigError, match=r"object store \(s3a:\).*rows would be lost"):
+            Files(spark, "/data/lake")
+        assert Files(spark, "file:/data/lake").root == "file:/data/lake"
+    finally:
+        configuration.set("fs.defaultFS", usual)

@@ -14,7 +14,7 @@ from chasquimq.spark.lake.layout import check_atomic
 
 STORES = (
     *("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "adl"),
-    *("oss", "obs", "cosn", "swift", "oci", "dbfs", "S3A"),
+    *("oss", "obs", "cos", "cosn", "tos", "bos", "ks3", "swift", "oci", "dbfs", "S3A"),
 )
 
 

@@ -33,9 +33,12 @@ class Files:
         self._path = jvm.org.apache.hadoop.fs.Path
         top = self._path(root)
         configuration = spark._jsc.hadoopConfiguration()
+        if top.toUri().getScheme() is None:
+            check_atomic(
+                jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(configuration).toString()
+            )
         self._system = top.getFileSystem(configuration)
         self.root: str = self._system.makeQualified(top).toString()
-        check_atomic(self.root)  # `fs.defaultFS` may name an object store
         # The older client moves a folder *into* one that is in the way.
         context = jvm.org.apache.hadoop.fs.FileContext
         self._context = context.getFileContext(self._system.getUri(), configuration)

@@ -25,7 +25,7 @@ _BATCH = re.compile(r"batch=([0-9a-f]{8})\.([0-9]{9,})(?:-([0-9]{9,}))?")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 _OBJECT_STORES = (
     *("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "adl"),
-    *("oss", "obs", "cosn", "swift", "oci", "dbfs"),
+    *("oss", "obs", "cos", "cosn", "tos", "bos", "ks3", "swift", "oci", "dbfs"),
 )
 _DATE = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 
