@@ -77,6 +77,8 @@ def test_json_values_are_taken_as_queue_add_takes_them(
     ("args", "code", "why"),
     [
         (("n", "{'a': 1}"), 2, "DATA is not JSON"),
+        (("n", "1" * 5_000), 2, "DATA holds a number that is too long; text has quotes"),
+        (("n", "[" * 60_000), 2, "DATA is nested too deep; text has quotes"),
         (("n", "18446744073709551616"), 1, "beyond 64 bits"),
         (("n", '"\\ud800"'), 1, "no valid text"),
         (("a\x1bb", "1"), 2, "control characters"),

@@ -375,7 +375,9 @@ def _source(
             raise ConfigError("give DATA or --file, not both")
         parsed = parse(data.encode(errors="surrogateescape"))
         if isinstance(parsed, Bad):
-            raise ConfigError(f"DATA is {parsed.why}; text has quotes in JSON: '\"text\"'")
+            why = parsed.why if parsed.why.startswith("it ") else f"it is {parsed.why}"
+            why = why.removeprefix("it ")
+            raise ConfigError(f"DATA {why}; text has quotes in JSON: '\"text\"'")
         yield Source(BytesIO(data.encode()), "DATA", format, lists=lists)
         return
     if file is None and (sys.stdin is None or sys.stdin.isatty()):
