@@ -77,6 +77,17 @@ async def test_pages_of_the_dlq_are_bounded_by_bytes(desk: Desk) -> None:
     assert len(pages) > 3 and max(pages) <= walk.PAGE_BYTES // LARGE
 
 
+async def test_large_rows_of_the_dlq_among_small_ones_are_read_a_few_at_a_time(desk: Desk) -> None:
+    """Pages of small ones in between do not make us forget how large others are."""
+    for size in (*[1] * 300, *[LARGE] * 80):
+        row = {"d": b"x" * 4 * size, "reason": "r", "source_id": "1-0"}
+        desk.redis.xadd(desk.keys.dlq, row)  # type: ignore[arg-type]
+    with counts(desk, "XRANGE") as pages:
+        async with desk.queue() as queue:
+            assert await queue.purge_dlq(everything=True) == 380
+    assert max(pages) <= 32_000_000 // (4 * LARGE)
+
+
 async def test_a_follower_of_large_events_reads_fewer_at_once(desk: Desk) -> None:
     """Our programs write short ones; others may write what they like."""
     for at in range(40):

@@ -37,6 +37,7 @@ Act = Callable[[Sequence[DeadRow]], Awaitable[int]]
 Progress = Callable[[int], object] | None  # is told after each batch how many are done
 
 _NO_FILTER: Which = {}
+LARGE_BYTES = 32_000_000  # of a page, if all its rows were as large as the largest before
 _ENTRY_ID = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
 
 
@@ -49,6 +50,7 @@ class Walk:
         self._selection = selection
         self._after = after
         self._most = self._size = size
+        self._largest = 1  # bytes of a row, as far as is known
         self._until = ""
         self._now_ms = 0
 
@@ -56,7 +58,7 @@ class Walk:
         newest = await self._dead.newest()
         if newest is not None:
             self._until = newest[0]
-            self._size = min(self._most, next_count(newest[1], 1))
+            self._judge([newest[1]])
         if self._selection.has_age:
             self._now_ms = await self._dead.clock_ms()
         return self
@@ -69,11 +71,17 @@ class Walk:
                 self._until = ""
             if rows:
                 self._after = rows[-1].entry.dlq_id
-                size = sum(sum(map(len, row.fields)) for row in rows)
-                self._size = min(self._most, next_count(size, len(rows)))
+                self._judge([sum(map(len, row.fields)) for row in rows])
             if meant := [row for row in rows if self._means(row)]:
                 return meant
         return []
+
+    def _judge(self, sizes: Sequence[int]) -> None:
+        """How many rows the next page may have, when these were so large. Once one was large, all
+        might be: a page of small ones does not make us forget it."""
+        self._largest = max(self._largest, *sizes)
+        fitting = next_count(sum(sizes), len(sizes))
+        self._size = max(1, min(self._most, fitting, LARGE_BYTES // self._largest))
 
     def _means(self, row: DeadRow) -> bool:
         chosen = self._selection
