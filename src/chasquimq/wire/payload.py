@@ -22,6 +22,7 @@ from msgspec import UNSET
 from chasquimq.errors import EncodeError, WireError
 from chasquimq.wire.model import DUMP, FIELD, FIELDS, PLAIN, TEXTUAL, Unfit, a_kind, unwrap
 from chasquimq.wire.scan import (
+    LARGE_BYTES,
     LARGE_MAP,
     MAX_DEPTH,
     MAX_NODES,
@@ -275,7 +276,12 @@ _decode_common = _common_decoder()
 def decode(data: bytes) -> Any:
     """What `encode` was given; WireError for anything that is not exactly one harmless value."""
     try:
-        if len(data) <= MAX_NODES:
+        if len(data) < LARGE_BYTES:  # nearly all of them, read without one more call
+            try:
+                return _decode_common(data)
+            except msgspec.ValidationError:
+                pass  # it may be fine all the same
+        elif len(data) <= MAX_NODES:
             try:
                 return undisturbed(_decode_common, data)
             except msgspec.ValidationError:
