@@ -5,13 +5,18 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from chasquimq.observe import web
 from chasquimq.observe.endpoint import Endpoint, Report
+from chasquimq.observe.probe import Depths
+from chasquimq.observe.prometheus import exposition
+from chasquimq.observe.record import Snapshot
 from tests.observe.kit import fetch
 
 GOOD = Report(True, {"problems": []})
@@ -135,3 +140,22 @@ def test_the_oldest_client_that_does_not_read_makes_room_for_a_new_one(
     with serving(metrics=large) as port, crowd(port, 4, b"GET /metrics HTTP/1.1\r\n\r\n"):
         assert fetch(port, "/metrics").body == LARGE
         all_answered(port, times=1)
+
+
+def test_pages_are_encoded_one_at_a_time() -> None:
+    """Many together would share the interpreter with whoever answers probes."""
+    encoding, most = 0, 0
+
+    def rows() -> Iterator[Depths]:
+        nonlocal encoding, most
+        encoding += 1
+        most = max(most, encoding)
+        time.sleep(0.02)
+        encoding -= 1
+        yield from ()
+
+    with serving(metrics=lambda accept: exposition(Snapshot(), rows(), accept)) as port:
+        with ThreadPoolExecutor(12) as scrapers:
+            pages = list(scrapers.map(lambda _: fetch(port, "/metrics"), range(12)))
+        assert {page.status for page in pages} == {200}
+    assert most == 1

@@ -50,6 +50,10 @@ COUNTERS = {  # of a Tally's `counts`
     "groups_recreated": ("groups_recreated", "Times that stream or group were gone."),
 }
 
+# One page at a time. Many together would not be ready sooner, and each takes its turn of the
+# interpreter: whoever answers probes meanwhile would wait for all of them.
+_encoding = threading.Lock()
+
 
 def exposition(
     snapshot: Snapshot, queues: Iterable[Depths] = (), accept: str = ""
@@ -61,7 +65,8 @@ def exposition(
         encode, kind = choose_encoder(accept)
     except Exception:  # a header that makes no sense
         encode, kind = choose_encoder("")
-    return kind, encode(_Page(snapshot, queues))
+    with _encoding:
+        return kind, encode(_Page(snapshot, queues))
 
 
 def require_client() -> Any:
