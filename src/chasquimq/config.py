@@ -63,6 +63,18 @@ def _whole(name: str, value: object) -> int:
     return value
 
 
+def check_text(name: str, given: object) -> None:
+    """Whether it is a str that Redis can be told."""
+    if not isinstance(given, str):
+        raise ArgumentError(f"{name} is a str, got {type(given).__name__}")
+    if not given:
+        raise ConfigError(f"{name} must not be empty")
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{name} {given!r:.80} is no valid text: {error.reason}") from None
+
+
 def one_of(name: str, value: object, choices: Iterable[str]) -> None:
     choices = tuple(choices)
     if value not in choices:
@@ -302,8 +314,7 @@ class WorkerOptions(Options, frozen=True):
         at_least(self, 0, "drain_ms")
         if self.time_limit_ms is not None:
             at_least(self, 1, "time_limit_ms")
-        if not self.group:
-            raise ConfigError("group must not be empty")
+        check_text("group", self.group)
 
 
 def given(kind: type[Kind], **options: Any) -> Kind:
@@ -317,7 +328,7 @@ def changed(options: Changed, **given: Any) -> Changed:
     return msgspec.structs.replace(options, **news)
 
 
-def refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> None:
+def refuse_unknown(names: Iterable[object], known: Iterable[str], where: str) -> None:
     """Raise for the first unknown name, with the nearest known one."""
     known = sorted(known)
     for name in names:
@@ -325,9 +336,10 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> No
             raise ArgumentError(f"{where} has no option {name!r}; {nearest(name, known)}")
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
-    """What to say of a word that nobody knows: the nearest that is known, or all of them."""
-    near = difflib.get_close_matches(word, known, n=1)
+def nearest(word: object, known: Sequence[str]) -> str:
+    """What to say of a word that nobody knows: the nearest that is known, or all of them. The key
+    of a dict may be no word at all."""
+    near = difflib.get_close_matches(word, known, n=1) if isinstance(word, str) else []
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
 
 

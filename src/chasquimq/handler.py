@@ -40,7 +40,16 @@ class Router:
     def __init__(self, handlers: Mapping[str, Callable[[Any], Any] | Route] | None = None) -> None:
         self.routes: dict[str, Route] = {}
         self.default: Route | None = None
-        for name, handler in (handlers or {}).items():
+        if handlers is None:
+            return
+        given: object = handlers
+        if not isinstance(given, Mapping):
+            kind = type(given).__name__
+            raise ArgumentError(
+                f"Router takes a mapping of job names to handlers, got {kind}; one handler for all "
+                "jobs is given to the Worker itself"
+            )
+        for name, handler in handlers.items():
             self._add(name, handler if isinstance(handler, Route) else Route(handler))
 
     @suggesting
@@ -80,6 +89,9 @@ class Router:
 
     def include(self, other: Router) -> None:
         """Take over all of another router's handlers."""
+        given: object = other
+        if not isinstance(given, Router):
+            raise ArgumentError(f"include() takes a Router, got {type(given).__name__}")
         for name, route in other.routes.items():
             self._add(name, route)
         if other.default is not None:

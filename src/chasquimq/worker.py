@@ -27,6 +27,7 @@ from chasquimq.config import (
     UntilOptions,
     WorkerOptions,
     changed,
+    check_text,
     given,
     suggesting,
 )
@@ -118,6 +119,8 @@ class Worker:
         self._name_takers = attached_names(metrics)
         self._tracing = guarded(tracing)
         self._forced = dialect
+        if consumer_id is not None and consumer_id != "":
+            check_text("consumer_id", consumer_id)
         self._stable = consumer_id is not None
         self._consumer_id = consumer_id or f"c-{uuid.uuid4()}"
         self._health = Health()
@@ -202,6 +205,7 @@ class Worker:
         self._forced = self._forced or dialect
         self._on_error = self._on_error or heard
         if consumer_id is not None:
+            check_text("consumer_id", consumer_id)
             self._consumer_id, self._stable = consumer_id, True
         if redis_url is not None and self._at_default:
             address = read_url(redis_url, tls=self._tls)

@@ -14,7 +14,7 @@ import pytest
 
 from chasquimq.address import Address, Credentials, Endpoint, read_url
 from chasquimq.config import ConnectOptions
-from chasquimq.errors import AccessError, StoreError, StoreUnavailableError
+from chasquimq.errors import AccessError, ConfigError, StoreError, StoreUnavailableError
 from chasquimq.server import Server
 from chasquimq.store import Dialer, Link
 from chasquimq.store.resp import pack
@@ -264,6 +264,18 @@ async def test_a_provider_beats_the_url(dialect_server: DialectServer) -> None:
 
 async def test_a_provider_may_have_nothing_to_say(dialect_server: DialectServer) -> None:
     assert await ask(dialect_server.url, "PING", provider=Vault(None, None).now) == b"PONG"
+
+
+@pytest.mark.parametrize("answer", [None, "hunter22", ("hunter22",), 5])
+async def test_a_provider_that_returns_no_pair_is_told_what_to_return(
+    dialect_server: DialectServer, answer: Any
+) -> None:
+    def provider(place: str | None) -> Any:
+        return answer
+
+    with pytest.raises(ConfigError, match=r"returns \(username, password\), but it ") as caught:
+        await ask(dialect_server.url, "PING", provider=provider)
+    assert "hunter22" not in str(caught.value)
 
 
 async def test_a_provider_that_fails_when_reconnecting_is_asked_again(

@@ -15,6 +15,7 @@ from chasquimq import (
     ArgumentError,
     BackoffSpec,
     ChasquiError,
+    ConfigError,
     Consumer,
     Job,
     Producer,
@@ -100,6 +101,55 @@ def test_a_redis_url_that_is_no_text_is_refused(taker: str) -> None:
     refused(lambda: TAKERS[taker](None), "redis_url is a str", "redis://", "got None")
     said = refused(lambda: TAKERS[taker](b"redis://:hunter22@host"), "got bytes")  # not a secret
     assert "hunter22" not in said
+
+
+# -- names and credentials ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["group", "consumer_id"])
+@pytest.mark.parametrize("given", [5, 1.5, b"a", ["a"], {"a": 1}, True], ids=repr)
+def test_a_name_that_is_no_text_is_refused(option: str, given: Any) -> None:
+    words = f"{option} is a str, got {type(given).__name__}"
+    options: dict[str, Any] = {option: given}
+    refused(lambda: Worker("mail", handle, **options), words)
+    refused(lambda: Consumer("redis://127.0.0.1", "mail", **options), words)
+
+
+def test_a_consumer_id_that_is_no_text_is_refused_when_it_is_adjusted() -> None:
+    refused(lambda: Worker("mail", handle).adjust(consumer_id=5), "consumer_id is a str")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("option", ["group", "consumer_id"])
+def test_a_name_that_cannot_be_sent_is_refused(option: str) -> None:
+    options: dict[str, Any] = {option: "a\ud800"}
+    with pytest.raises(ConfigError, match=rf"{option} 'a\\ud800' is no valid text"):
+        Worker("mail", handle, **options)
+
+
+class Vault:
+    def get_credentials(self) -> tuple[str, str]:
+        return "user", "hunter22"  # not a secret
+
+
+@pytest.mark.parametrize(
+    ("provider", "words"),
+    [
+        (("user", "hunter22"), "got tuple"),
+        (Vault(), "got Vault"),
+        ("hunter22", "got str"),
+        (lambda: ("user", "hunter22"), "<lambda> cannot be called with one argument"),
+    ],
+)
+def test_a_credential_provider_that_cannot_be_asked_is_refused(provider: Any, words: str) -> None:
+    options: dict[str, Any] = {"credential_provider": provider}
+    for call in (
+        lambda: Queue("mail", **options),
+        lambda: sync.Queue("mail", **options),
+        lambda: QueueEvents("mail", **options),
+        lambda: Worker("mail", handle, **options),
+    ):
+        said = refused(call, "returns (username, password)", words)
+        assert "hunter22" not in said
 
 
 # -- handlers ----------------------------------------------------------------------------------
@@ -224,6 +274,13 @@ def test_otherwise_with_parentheses_is_refused_with_the_right_spelling() -> None
     assert router.default is None
 
 
+@pytest.mark.parametrize("given", [handle, "mail", 5, [handle], Worker("mail", handle)])
+def test_a_router_refuses_what_is_no_mapping_and_no_router(given: Any) -> None:
+    kind = type(given).__name__
+    refused(lambda: Router(given), "a mapping of job names to handlers", f"got {kind}")
+    refused(lambda: Router().include(given), f"takes a Router, got {kind}")
+
+
 @pytest.mark.parametrize("given", [[Worker("mail", handle)], "mail", None])
 def test_run_workers_refuses_what_is_no_worker(given: Any) -> None:
     async def run() -> None:
@@ -249,3 +306,14 @@ MISSPELT: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("hint", MISSPELT)
 def test_a_misspelt_option_is_answered_with_the_nearest(hint: str) -> None:
     refused(MISSPELT[hint], hint)
+
+
+@pytest.mark.parametrize("key", [5, None, ("a",), b"name"])
+def test_a_key_that_is_no_word_is_answered_with_all_that_are_known(key: Any) -> None:
+    refused(lambda: Worker("mail", handle, backoff={key: 2}), f"{key!r}; known: ", "delay_ms")
+    job = {"name": "welcome", "data": None, key: 2}
+    refused(lambda: asyncio.run(Queue("mail").add_bulk([job])), f"{key!r}; known: ", "job_id")
+
+
+def test_the_ids_of_results_are_a_list() -> None:
+    refused(lambda: asyncio.run(Queue("mail").get_job_result_bulk(5)), "a list of ids, got int")  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Unpack
 
 from chasquimq import wire
@@ -173,6 +173,10 @@ class Care(Recurring):
         """What the jobs' handlers returned, in order; None where nothing is stored."""
         if isinstance(ids, str):
             raise ArgumentError(f"get_job_result_bulk takes a list of ids, got the str {ids!r:.80}")
+        if not isinstance(ids, Iterable):
+            raise ArgumentError(
+                f"get_job_result_bulk takes a list of ids, got {type(ids).__name__}"
+            )
         ids = list(ids)
         for job_id in ids:
             wire.check_job_id(job_id)

@@ -19,7 +19,13 @@ import msgspec
 
 from chasquimq.address import Address, CredentialProvider, Credentials, Endpoint, distrust
 from chasquimq.config import ConnectOptions
-from chasquimq.errors import AccessError, StoreError, StoreUnavailableError
+from chasquimq.errors import (
+    AccessError,
+    ArgumentError,
+    ConfigError,
+    StoreError,
+    StoreUnavailableError,
+)
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
 from chasquimq.wire.fault import Fault, as_error, classify
@@ -29,6 +35,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_PROVIDER = (
+    "credential_provider is a function that is called with 'host:port' (None for a unix socket) "
+    "and returns (username, password)"
+)
+
 
 class Dialer:
     def __init__(
@@ -37,6 +48,8 @@ class Dialer:
         provider: CredentialProvider | None = None,
         options: ConnectOptions | None = None,
     ) -> None:
+        if provider is not None:
+            _check_provider(provider)
         self.address = address
         self.options = options or ConnectOptions()
         self._provider = provider
@@ -213,9 +226,28 @@ class Attempt:
             self._limit.reschedule(self._loop.time())
 
 
+def _check_provider(provider: object) -> None:
+    """Refuse what cannot be called with a host."""
+    if not callable(provider):
+        raise ArgumentError(f"{_PROVIDER}, got {type(provider).__name__}")
+    try:
+        signature = inspect.signature(provider)
+    except (TypeError, ValueError):  # builtins have none
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        name = getattr(provider, "__name__", type(provider).__name__)
+        raise ArgumentError(f"{_PROVIDER}; {name} cannot be called with one argument") from None
+
+
 async def _ask(provider: CredentialProvider, host: str | None) -> Credentials:
     answer: Any = provider(host)
-    username, password = await answer if inspect.isawaitable(answer) else answer
+    if inspect.isawaitable(answer):
+        answer = await answer
+    if not isinstance(answer, tuple | list) or len(answer) != 2:  # not shown: it may be secret
+        raise ConfigError(f"{_PROVIDER}, but it returned {type(answer).__name__}")
+    username, password = answer
     return username, password
 
 
