@@ -31,13 +31,14 @@ from chasquimq.config import (
     given,
     suggesting,
 )
-from chasquimq.engine.consumer import Consumer
+from chasquimq.engine.consumer import GOODBYE_S, Consumer
 from chasquimq.engine.draft import Backoff, read_backoff
 from chasquimq.engine.failure_log import log_completed
 from chasquimq.engine.outcome import Wrap
 from chasquimq.engine.pool import Unwrap
 from chasquimq.engine.settler import Settler
 from chasquimq.errors import ArgumentError, ConfigError
+from chasquimq.flow.cutoff import Cutoff
 from chasquimq.handler import Handler, OnError, Route, Router, read_handler
 from chasquimq.happening import Announce
 from chasquimq.health import Health
@@ -126,6 +127,7 @@ class Worker:
         self._health = Health()
         self._ended: asyncio.Future[None] | None = None
         self._consumer: Consumer | None = None
+        self._opening = Cutoff()
         self._closed = False
         self._begun = False
         self._store: Store | None = None  # once it has connected
@@ -279,9 +281,14 @@ class Worker:
     def stop(self) -> None:
         """The same, from any thread, and from a signal handler, too."""
         self._closed = True
-        consumer, ended = self._consumer, self._ended
-        if consumer is not None and ended is not None:
-            ended.get_loop().call_soon_threadsafe(consumer.stop)
+        ended = self._ended
+        if ended is not None:
+            ended.get_loop().call_soon_threadsafe(self._stop_here)
+
+    def _stop_here(self) -> None:
+        self._opening.set(GOODBYE_S)
+        if self._consumer is not None:
+            self._consumer.stop()
 
     async def __aenter__(self) -> Worker:
         return self
@@ -297,23 +304,10 @@ class Worker:
     async def _run(self) -> None:
         store = Store(self._keys, self._dialer, self._forced)
         try:
-            await store.open()
-            self._store = store
-            tell_names(self._name_takers, list(self._router.routes))
-            self._consumer = Consumer(
-                store,
-                self._router,
-                self._unwrap,
-                self._wrap,
-                self._observe,
-                self._consumer_id,
-                self._options,
-                stable=self._stable,
-                on_error=self._on_error,
-                tracing=self._tracing,
-            )
-            if not self._closed:
-                await self._consumer.run()
+            if await self._opening.run(store.open()):
+                await self._consume(store)
+            else:
+                log.warning("stopped before %s had answered", self.address)
         except BaseException as error:
             self._health = Health(state="failed", problems=(said(error) or type(error).__name__,))
             raise
@@ -324,6 +318,24 @@ class Worker:
                 self._consumer.outcomes.failures.end()
             self._consumer = None
             await store.close()
+
+    async def _consume(self, store: Store) -> None:
+        self._store = store
+        tell_names(self._name_takers, list(self._router.routes))
+        self._consumer = Consumer(
+            store,
+            self._router,
+            self._unwrap,
+            self._wrap,
+            self._observe,
+            self._consumer_id,
+            self._options,
+            stable=self._stable,
+            on_error=self._on_error,
+            tracing=self._tracing,
+        )
+        if not self._closed:
+            await self._consumer.run()
 
     def _observe(self, settler: Settler) -> Announce:
         events = self._options.events

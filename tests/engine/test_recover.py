@@ -233,7 +233,10 @@ async def test_a_handler_that_outlives_the_deadline_is_cancelled_and_given_back(
 async def test_a_handler_that_swallows_its_cancellation_does_not_hold_up_the_stop(
     desk: Desk,
 ) -> None:
+    begun = asyncio.Event()
+
     async def stubborn(job: Job) -> None:
+        begun.set()
         VARIABLE.set(job.id)  # and leaves something behind, too
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
@@ -241,7 +244,7 @@ async def test_a_handler_that_swallows_its_cancellation_does_not_hold_up_the_sto
     async with desk.queue() as queue:
         await queue.add("slow", 1, job_id="slow")
         async with desk.working(stubborn, drain_ms=50):
-            await eventually(lambda: len(desk.pending()) == 1)
+            await begun.wait()  # pending alone, it could still be given back
         assert (desk.waiting(), desk.pending()) == (0, [])  # it said it was done
         await queue.add("slow", 2)
         running = asyncio.ensure_future(desk.worker(stubborn).run())
@@ -427,6 +430,32 @@ async def test_a_stop_does_not_wait_for_a_server_that_is_frozen(
     finally:
         desk.server.server.resume()
     assert worker.health().state == "stopped"
+    async with desk.working(nothing, claim_min_idle_ms=LEASE):
+        await desk.settled()
+
+
+@pytest.mark.parametrize("connection", [1, 2])
+async def test_a_stop_does_not_wait_for_a_server_that_froze_at_the_start(
+    own_desk: Desk, connection: int
+) -> None:
+    """`connection`: the one that a worker makes when the server freezes. Nothing is held then: the
+    run ends without an error."""
+    desk, asked = own_desk, 0
+
+    def provider(place: str | None) -> tuple[None, None]:
+        nonlocal asked
+        asked += 1
+        if asked == connection:
+            desk.server.server.pause()
+            worker.stop()
+        return None, None
+
+    worker = desk.worker(nothing, credential_provider=provider)
+    try:
+        await worker.run()
+    finally:
+        desk.server.server.resume()
+    assert (asked, worker.health().state) == (connection, "stopped")
     async with desk.working(nothing, claim_min_idle_ms=LEASE):
         await desk.settled()
 

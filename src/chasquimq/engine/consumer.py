@@ -30,6 +30,7 @@ from chasquimq.engine.recovery import Recovery
 from chasquimq.engine.scheduler import Scheduler
 from chasquimq.engine.settler import Settler
 from chasquimq.errors import ChasquiError, StoreError
+from chasquimq.flow.cutoff import Cutoff
 from chasquimq.flow.unwrap import unwrapped
 from chasquimq.handler import OnError, Router
 from chasquimq.happening import Announce, GivenBack, LeasesLost, Reconnected
@@ -74,6 +75,7 @@ class Consumer:
         self._stable = stable
         self._brought = 0  # by promoter and scheduler, when last asked
         self._stop = asyncio.Event()
+        self._opening = Cutoff()
         self._loop = asyncio.get_running_loop()
         self._deadline: float | None = None  # of what a stop asks of Redis
         self._left = False  # the group: nothing is pending under our name
@@ -139,6 +141,7 @@ class Consumer:
 
     def stop(self) -> None:
         self._stop.set()
+        self._opening.set(GOODBYE_S)
 
     def health(self) -> Health:
         return checkup(self)
@@ -167,25 +170,10 @@ class Consumer:
         self.pulse.end(Health(state="stopped"))
 
     async def _run(self) -> None:
-        await self._store.check_rights(
-            of_worker(
-                delayed=self.options.promote.enabled, scheduler=self.options.schedule.enabled
-            ),
-            f"a worker of queue {self._store.keys.queue!r} needs; no job was run",
-        )
-        await self._jobs.join(self.options.stream)
-        # Before anything is read: only older entries can have been left by an earlier run.
-        if self._stable:
-            await self.recovery.look_at_own(await self._jobs.last_delivered())
         async with AsyncExitStack() as open_things:
-            for link in (self.settler.link, self.reader.link):
-                link.on_given_up = self._given_up
-                await link.open()
-                open_things.push_async_callback(link.close)
-            # Behind the end of the leases, which would write it down again.
-            open_things.push_async_callback(self._forget_what_we_started)
-            open_things.push_async_callback(self.lease.stop)
-            await self.lease.start()
+            if not await self._opening.run(self._open(open_things)):
+                log.warning("stopped before Redis had answered all that a worker asks at first")
+                return
             self._listen()
             with unwrapped():
                 async with asyncio.TaskGroup() as beside:
@@ -198,6 +186,26 @@ class Consumer:
                         await self._farewell()
                         for beat in (self._janitor, self.promoter, self.scheduler, self.pulse):
                             beat.stop()
+
+    async def _open(self, open_things: AsyncExitStack) -> None:
+        await self._store.check_rights(
+            of_worker(
+                delayed=self.options.promote.enabled, scheduler=self.options.schedule.enabled
+            ),
+            f"a worker of queue {self._store.keys.queue!r} needs; no job was run",
+        )
+        await self._jobs.join(self.options.stream)
+        # Before anything is read: only older entries can have been left by an earlier run.
+        if self._stable:
+            await self.recovery.look_at_own(await self._jobs.last_delivered())
+        for link in (self.settler.link, self.reader.link):
+            link.on_given_up = self._given_up
+            open_things.push_async_callback(link.close)
+            await link.open()
+        # Behind the end of the leases, which would write it down again.
+        open_things.push_async_callback(self._forget_what_we_started)
+        open_things.push_async_callback(self.lease.stop)
+        await self.lease.start()
 
     async def _begin_leading(self, beside: asyncio.TaskGroup, open_things: AsyncExitStack) -> None:
         promotes, schedules = self.options.promote.enabled, self.options.schedule.enabled
