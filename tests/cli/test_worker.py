@@ -69,7 +69,7 @@ def test_the_second_signal_gives_jobs_back(
         crew.signal(signal.SIGTERM)
         assert crew.ends() == 143
         assert (crew.ended, crew.waiting(), crew.pending()) == ([], 3, 0)
-        # Given back is not run: the next worker has them at once, with all their attempts.
+        # The next worker has them at once.
         crew.let_go()
         with Crew(native, queue_name, "--burst", out=tmp_path) as after:
             assert after.ends() == 0

@@ -120,7 +120,7 @@ def test_the_second_signal_gives_jobs_back_at_once(
     assert (program.said.count("cancelled"), "returned" in program.said) == (3, False)
     assert "cleaned up" in program.said
     assert (desk.waiting(), desk.pending(), desk.delayed()) == (3, [], 0)
-    assert all(envelope.attempt == 0 for envelope in desk.envelopes()), "no attempt is charged"
+    assert [envelope.attempt for envelope in desk.envelopes()] == [1] * 3, "they have started"
 
 
 def test_nothing_runs_and_the_signal_says_so(desk: Desk, begin: Callable[[], Program]) -> None:

@@ -63,7 +63,7 @@ def worker(
     drain: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="SECONDS", help="How long a stop waits for handlers. Default: 30."
+            min=0, metavar="SECONDS", help="How long a stop waits for handlers. Default: 25."
         ),
     ] = None,
     metrics: Annotated[
