@@ -88,9 +88,12 @@ def examined(health: Health) -> Health:
 
 
 def _stalled(health: Health) -> str | None:
-    """Why a worker starts no job any more, and will not by itself."""
+    """Why a worker cannot do all its work any more, and will not by itself."""
     if health.state != "running":
         return None
+    for name, state in health.tasks.items():
+        if state != "running":
+            return f"{name} has {state}, and nothing in this process begins it again"
     if health.slots_limit and not health.slots:
         return f"all {health.slots_limit} slots have ended: nothing is started"
     if health.threads_full_s > STALLED_S:

@@ -219,6 +219,24 @@ async def test_health_tells_of_suspects_that_wait_for_too_long(desk: Desk) -> No
         await eventually(lambda: worker.health().healthy)
 
 
+async def test_suspects_that_a_pause_keeps_back_are_no_problem(desk: Desk) -> None:
+    hall = Hall()
+    left_by(desk, 3, deliveries=2)
+    async with (
+        desk.queue() as queue,
+        desk.working(hall, claim_min_idle_ms=LEASE) as worker,
+    ):
+        await eventually(lambda: hall.inside == {"left-00"})
+        await eventually(lambda: not worker.health().healthy)
+        await queue.pause()
+        await eventually(lambda: worker.health().paused)
+        await eventually(lambda: worker.health().healthy)
+        assert (worker.health().suspects, worker.health().suspect_wait_s) == (2, 0.0)
+        await queue.resume()
+        hall.let_go("*")
+        await desk.settled()
+
+
 async def test_what_cannot_be_started_soon_is_left_to_other_workers(desk: Desk) -> None:
     """Its slot is taken for long: what it had read ahead does not wait for a look at suspects."""
     busy, idle = Hall(), Hall()

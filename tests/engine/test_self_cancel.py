@@ -203,6 +203,27 @@ async def test_a_stop_still_cuts_off_a_handler_that_cancels_itself_and_goes_on(d
     assert desk.dead() == [] and desk.waiting() == 1
 
 
+@pytest.mark.parametrize("part", ["claimer", "reader", "brake", "promoter", "scheduler", "janitor"])
+async def test_a_worker_with_a_part_that_a_handler_ended_is_stalled_and_says_so(
+    desk: Desk, part: str
+) -> None:
+    """Nothing in the process begins it again: whoever supervises it starts another."""
+
+    async def reckless(job: Job) -> None:
+        for task in asyncio.all_tasks():
+            if task.get_name() == f"chasqui-{part}":
+                task.cancel()
+
+    async with desk.queue() as queue, desk.working(reckless) as worker:
+        await eventually(lambda: worker.health().healthy)
+        await queue.add("end", part)
+        await eventually(lambda: worker.health().stalled)
+        assert worker.health().stalled == (
+            f"{part} has ended, and nothing in this process begins it again"
+        )
+    assert worker.health().stalled is None
+
+
 async def test_a_worker_whose_slots_are_gone_is_stalled_and_says_so(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,7 +107,9 @@ class Recovery:
             try:
                 await self._share()
                 await self._withdraw()
-                if not self._reader.brake.paused:
+                if self._reader.brake.paused:
+                    self._able_since = None
+                else:
                     await self._look()
                     await self._claim()
                     wait_s = self._until_next_proof()
