@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from chasquimq.cli.crew.words import LONGEST as WHOLE
 from chasquimq.cli.log import LONGEST, AsJson, AsText, set_up
 from chasquimq.errors import ConfigError
 
@@ -179,6 +180,22 @@ def test_arguments_that_do_not_fit_are_shown_all_the_same() -> None:
 
 def test_a_long_message_is_cut() -> None:
     assert len(AsText().format(record("x" * 1_000_000))) < 20_000
+
+
+@pytest.mark.parametrize("what", ["x", "漢", "🦙", "\x1b", "\U000e0001", '"'])
+@pytest.mark.parametrize("step", [1, 7])
+def test_no_line_is_so_long_that_a_supervisor_would_cut_it(what: str, step: int) -> None:
+    """What follows a cut begins a line, and strangers choose what it is."""
+    long = (what * step + "y") * 100_000
+    error = ValueError(long)
+    hostile = record(
+        "%s", long, extra=long, other=[long] * 20, exc_info=(ValueError, error, None), name=long
+    )
+    for line in AsText().format(hostile).splitlines():
+        assert len(line.encode()) <= WHOLE
+    line = AsJson().format(hostile)
+    assert len(line.encode()) <= WHOLE
+    assert set(json.loads(line)) >= {"message", "exc", "extra", "other"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal, TextIO
 
+from chasquimq.cli.crew.words import LONGEST as LONGEST_LINE
 from chasquimq.errors import ConfigError
 from chasquimq.text import HIDDEN, discreet, shown, shown_json
 
@@ -70,11 +71,11 @@ class AsText(logging.Formatter):
         extras = "".join(
             f" {shown(name)}={shown(_word(value))}" for name, value in _extras(record).items()
         )
-        line = f"{_moment(record)} {level} {shown(record.name)} {_said(record)}{extras}"
+        line = _whole(f"{_moment(record)} {level} {shown(record.name)} {_said(record)}{extras}")
         trace = _trace(record)
         if trace:
             # Indented: what an error says over several lines must not look like a record.
-            line += "".join(f"\n    {shown(part)}" for part in trace.splitlines())
+            line += "".join(f"\n{_whole(f'    {shown(part)}')}" for part in trace.splitlines())
         return line
 
 
@@ -94,7 +95,12 @@ class AsJson(logging.Formatter):
         trace = _trace(record)
         if trace:
             row["exc"] = trace
-        return shown_json(json.dumps(_plain(row), ensure_ascii=False, default=_word))
+        row = _plain(row)
+        for most in (LONGEST, LONGEST // 8, LONGEST // 64, LONGEST // 512):
+            line = _json(row, most)
+            if _fits(line):
+                break
+        return line
 
 
 def _moment(record: logging.LogRecord) -> str:
@@ -145,6 +151,37 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _json(row: dict[str, Any], most: int) -> str:
+    """With texts of so many characters."""
+
+    def word(value: object) -> str:
+        return _cut(_word(value), most)
+
+    if most < LONGEST:
+        row = _shorter(row, most)
+    return shown_json(json.dumps(row, ensure_ascii=False, default=word))
+
+
+def _shorter(value: Any, most: int) -> Any:
+    if isinstance(value, str):
+        return _cut(value, most)
+    if isinstance(value, dict):
+        return {_cut(key, most): _shorter(one, most) for key, one in value.items()}
+    return [_shorter(one, most) for one in value] if isinstance(value, list) else value
+
+
+def _fits(line: str) -> bool:
+    """Whether a supervisor passes it on as one line. In the end of a longer one, which would begin
+    a line of its own, strangers could say what they want."""
+    return 4 * len(line) <= LONGEST_LINE or len(line.encode(errors="replace")) <= LONGEST_LINE
+
+
+def _whole(line: str) -> str:
+    if _fits(line):
+        return line
+    return line.encode(errors="replace")[: LONGEST_LINE - 3].decode(errors="ignore") + "…"
+
+
 def _word(value: object) -> str:
     try:
         return _told(str(value))
@@ -157,8 +194,8 @@ def _told(text: str) -> str:
     return _cut(discreet(text[: 4 * LONGEST]))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+def _cut(text: str, most: int = LONGEST) -> str:
+    return text if len(text) <= most else text[:most] + "…"
 
 
 def _takes_colour(out: TextIO) -> bool:

@@ -2,18 +2,22 @@
 
 The password in a URL travels over the socket pair: arguments can be read by every user of the
 machine. What the process writes to stderr comes by a pipe and is passed on, line by line, so
-that the last words of one that crashed are known.
+that the last words of one that crashed are known. While it cannot be passed on the pipe is not
+read, which makes the process wait.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import cast
 
 from chasquimq.cli.crew.message import (
     HELD_SIGNALS,
@@ -32,6 +36,7 @@ from chasquimq.cli.crew.message import (
     line,
     read_message,
 )
+from chasquimq.cli.crew.words import Words
 from chasquimq.cli.exits import Exit
 from chasquimq.observe.probe import Depths
 from chasquimq.text import discreet, shown
@@ -40,14 +45,17 @@ CHILD = "chasquimq.cli.crew.child"
 LONGEST_LINE = 64 * 2**20  # of what a process says
 FAREWELL_S = 5.0  # beyond its drain deadline; child.py ends itself a little earlier
 LAST_WORDS_S = 0.5  # programs that a handler started may keep stderr open
+PIPE_BYTES = 2**20  # of stderr, where the system allows it: a supervisor that is busy delays nobody
+LOOK_S = 0.02
 
 Pass = Callable[[int, bytes], None]  # a process's index, and a line of its stderr
+Room = Callable[[], bool]  # may more be passed on now?
 
 
 class Member:
     """`loaded`, `ready` and `stopping` are set when it says so, and all of them at its end."""
 
-    def __init__(self, orders: Orders, passing: Pass) -> None:
+    def __init__(self, orders: Orders, passing: Pass, room: Room = lambda: True) -> None:
         self.index = orders.index
         self.loaded, self.ready = asyncio.Event(), asyncio.Event()
         self.stopping, self.ended = asyncio.Event(), asyncio.Event()
@@ -70,6 +78,7 @@ class Member:
         self.last_words = ""
         self._orders = orders
         self._pass = passing
+        self._room = room
         self._asked = False
         self._kill_at: float | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -161,7 +170,7 @@ class Member:
 
     async def _live(self, env: Mapping[str, str]) -> None:
         ours, theirs = socket.socketpair()
-        words, pen = os.pipe()
+        words, pen = _pipe()
         signal.pthread_sigmask(signal.SIG_BLOCK, HELD_SIGNALS)  # which it inherits
         try:
             self._process = await asyncio.create_subprocess_exec(
@@ -222,22 +231,61 @@ class Member:
 
     async def _read(self, words: int) -> None:
         """Pass on what it writes to stderr."""
-        reader = asyncio.StreamReader()
+        lines = Words()
+
+        def heard(data: bytes) -> None:
+            for one in lines.feed(data):
+                self._pass(self.index, one)
+            self.last_words = lines.last()
+
+        ear = _Ear(heard, lambda: self.code is not None or self._room())
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(words, "rb")
+            lambda: ear, os.fdopen(words, "rb")
         )
-        rest = b""
         try:
-            while data := await reader.read(65_536):
-                *lines, rest = (rest + data).split(b"\n")
-                for one in lines:
-                    self._note(one)
+            await ear.over.wait()
         finally:
             transport.close()
-            if rest:
-                self._note(rest)
+            for one in lines.end():
+                self._pass(self.index, one)
+            self.last_words = lines.last()
 
-    def _note(self, text: bytes) -> None:
-        if text.strip():
-            self.last_words = text.decode(errors="replace").strip()
-        self._pass(self.index, text)
+
+class _Ear(asyncio.Protocol):
+    """Hears what comes from a pipe, and reads on when there is room for more."""
+
+    def __init__(self, heard: Callable[[bytes], None], room: Room) -> None:
+        self.over = asyncio.Event()
+        self._heard = heard
+        self._room = room
+        self._pipe: asyncio.ReadTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._pipe = cast(asyncio.ReadTransport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard(data)
+        if self._pipe is not None and not self._room():
+            self._pipe.pause_reading()
+            self._look_later()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.over.set()
+
+    def _look_later(self) -> None:
+        asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        if self._pipe is None or self._pipe.is_closing():
+            return
+        if self._room():
+            self._pipe.resume_reading()
+        else:
+            self._look_later()
+
+
+def _pipe() -> tuple[int, int]:
+    words, pen = os.pipe()
+    with suppress(OSError, AttributeError):  # the system's own size will do
+        fcntl.fcntl(pen, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return words, pen

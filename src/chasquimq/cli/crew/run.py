@@ -8,12 +8,13 @@ import os
 import sys
 import time
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import NamedTuple, TextIO, cast
 
 from chasquimq._version import __version__
 from chasquimq.cli import render_worker
 from chasquimq.cli.crew.member import Member, Pass
 from chasquimq.cli.crew.message import Orders
+from chasquimq.cli.crew.outlet import Outlet
 from chasquimq.cli.crew.reload import check_reload
 from chasquimq.cli.crew.report import Reports
 from chasquimq.cli.crew.supervisor import Plan, Supervisor
@@ -25,8 +26,11 @@ from chasquimq.cli.shell import URL_VARIABLE
 from chasquimq.errors import ChasquiError
 from chasquimq.observe.endpoint import Endpoint
 from chasquimq.observe.web import read_place
+from chasquimq.text import shown
 
 log = logging.getLogger("chasquimq.worker")
+
+TAB = "\t"
 
 
 class Wish(NamedTuple):
@@ -48,19 +52,22 @@ def run_crew(wish: Wish) -> int:
 
         require_client()
         read_place(wish.place)
-    set_up(orders.log_format, orders.log_level)
+    outlet = Outlet(sys.stderr)
+    set_up(orders.log_format, orders.log_level, cast(TextIO, outlet))
     as_text = orders.log_format == "text"
     try:
-        return asyncio.run(_run(wish, as_text))
+        return asyncio.run(_run(wish, outlet, as_text))
     except ChasquiError as error:
         if as_text:
-            _write(getattr(error, "trace", ""))
+            outlet.write(getattr(error, "trace", ""))
             raise
         log.critical("%s", error)  # whoever reads JSON reads nothing else
         return exit_for(error)
+    finally:
+        outlet.close()
 
 
-async def _run(wish: Wish, as_text: bool) -> int:
+async def _run(wish: Wish, outlet: Outlet, as_text: bool) -> int:
     began_at = time.monotonic()
     orders = wish.orders
     env = dict(os.environ)
@@ -74,13 +81,18 @@ async def _run(wish: Wish, as_text: bool) -> int:
             if endpoint is not None:
                 host = endpoint.host or "0.0.0.0"  # noqa: S104
                 where = f"http://{f'[{host}]' if ':' in host else host}:{endpoint.port}"
-            _begin(wish, member, where, as_text)
+            words = _begun(wish, member, where)
+            if as_text:
+                outlet.write(render_worker.banner(words) + "\n")
+            else:
+                log.info("running", extra=words._asdict())
 
         crew = Supervisor(
             Plan(orders, env, wish.folders),
-            _passing(prefixed=as_text and orders.processes > 1),
+            _passing(outlet, prefixed=as_text and orders.processes > 1),
             began,
         )
+        crew.room = outlet.has_room
         reports = Reports(crew)
         if wish.place is not None:
             endpoint = Endpoint(
@@ -94,17 +106,17 @@ async def _run(wish: Wish, as_text: bool) -> int:
         total.jobs, total.failed, total.crashes, time.monotonic() - began_at
     )
     if as_text:
-        _write(words + "\n")
+        outlet.write(words + "\n")
     else:
         log.info("%s", words, extra=total._asdict())
     return code
 
 
-def _begin(wish: Wish, member: Member, where: str | None, as_text: bool) -> None:
+def _begun(wish: Wish, member: Member, where: str | None) -> Start:
     found, answer, orders = member.found, member.answer, wish.orders
     assert found is not None and answer is not None
     servers = zip([role.server for role in found.roles], answer.dialects, strict=False)
-    start = Start(
+    return Start(
         __version__,
         orders.target,
         list(servers),
@@ -116,28 +128,14 @@ def _begin(wish: Wish, member: Member, where: str | None, as_text: bool) -> None
         orders.burst,
         found.notes,
     )
-    if as_text:
-        _write(render_worker.banner(start) + "\n")
-    else:
-        log.info("running", extra=start._asdict())
 
 
-def _passing(*, prefixed: bool) -> Pass:
-    """How a line of a process's stderr is passed on."""
+def _passing(outlet: Outlet, *, prefixed: bool) -> Pass:
+    """How a line of a process's stderr is passed on: no terminal obeys what is in it."""
 
     def passing(index: int, text: bytes) -> None:
         front = f"[{index + 1}] " if prefixed else ""
-        _write(f"{front}{text.decode(errors='backslashreplace')}\n")
+        words = text.decode(errors="backslashreplace").split(TAB)
+        outlet.pass_on(f"{front}{TAB.join(map(shown, words))}\n")
 
     return passing
-
-
-def _write(text: str) -> None:
-    """To stderr. Where nobody reads it any more, a closed terminal say, jobs still go on."""
-    try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 2)
-        os.close(nowhere)

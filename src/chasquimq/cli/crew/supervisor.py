@@ -82,6 +82,7 @@ class Supervisor:
         self.beat_at = time.monotonic()  # when this loop last turned
         self.ended_member: Callable[[Member], None] = lambda member: None
         self.each_second: Callable[[], None] = lambda: None
+        self.room: Callable[[], bool] = lambda: True  # for more of what processes write to stderr
         self._passing = passing
         self._began = began
         self._started = False  # something has been ready once
@@ -219,7 +220,8 @@ class Supervisor:
         return member
 
     def _spawn(self, slot: Slot) -> Member:
-        member = Member(msgspec.structs.replace(self.plan.orders, index=slot.index), self._passing)
+        orders = msgspec.structs.replace(self.plan.orders, index=slot.index)
+        member = Member(orders, self._passing, lambda: self.room())
         slot.waiting = None
         self.members.append(member)
         assert self._group is not None
