@@ -50,6 +50,13 @@ def discreet(text: str) -> str:
     return _NAMED.sub(rf"\1{HIDDEN}", text)
 
 
+def told(text: str, most: int) -> str:
+    """The same, not longer than `most`. Cut last: half of a URL does not look like one, and would
+    show half of its password."""
+    text = discreet(text[: 4 * most])
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def _without_login(word: re.Match[str]) -> str:
     text = word[0]
     last = text.rfind("@")

@@ -92,7 +92,8 @@ def test_each_piece_of_several_processes_has_its_name(
 def test_the_last_words_of_a_flood_are_told(
     native: Chasqui, queue_name: str, tmp_path: Path
 ) -> None:
-    words = b"." * 100_000 + b" redis://app:hunter22@there " + b"-" * 100 + b" the very end"
+    login = b" redis://app:hunter22@there "  # not a secret
+    words = b"." * 100_000 + login + b"-" * 100 + b" the very end"
     with Crew(native, queue_name, target=NOISY, out=tmp_path) as crew:
         crew.begins().add("die", data=(words, 1))
         crew.hears("starting again")

@@ -19,7 +19,7 @@ from typing import Any, Literal, TextIO
 
 from chasquimq.cli.crew.words import LONGEST as LONGEST_LINE
 from chasquimq.errors import ConfigError
-from chasquimq.text import HIDDEN, discreet, shown, shown_json
+from chasquimq.text import HIDDEN, shown, shown_json, told
 
 Format = Literal["text", "json"]
 
@@ -190,11 +190,10 @@ def _word(value: object) -> str:
 
 
 def _told(text: str) -> str:
-    """Cut last: half of a URL does not look like one, and would show half of its password."""
-    return _cut(discreet(text[: 4 * LONGEST]))
+    return told(text, LONGEST)
 
 
-def _cut(text: str, most: int = LONGEST) -> str:
+def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 

@@ -50,6 +50,7 @@ from chasquimq.cli.exits import Exit
 from chasquimq.errors import ChasquiError, ConfigError, StoreError, StoreUnavailableError
 from chasquimq.observe.metrics import JobOutcome, MetricsSink, ReaderBatch
 from chasquimq.observe.record import Recorder
+from chasquimq.text import shown, told
 from chasquimq.worker import Worker, run_workers
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,8 @@ log = logging.getLogger(__name__)
 FAREWELL_S = 4.5  # after its drain deadline, or when told to stop now, a process is gone by then
 LOOK_S = 0.02
 WATCH_S = 0.1
+MOST_WORDS, MOST_TRACE = 4_096, 16_384  # characters of what an error says
+LINE = "\n"
 
 
 class Tally(MetricsSink):
@@ -288,11 +291,27 @@ class Child:
         return self._failed("error", error, "".join(traceback.format_exception(error)))
 
     def _failed(self, kind: Trouble, error: BaseException, trace: str = "") -> int:
-        words = Exception.__str__(error) or type(error).__name__
+        words = _words(error)
         if not isinstance(error, ChasquiError):
             words = f"{type(error).__name__}: {words}"
-        self._line.say(Failed(kind, words, trace))
+        self._line.say(Failed(kind, shown(told(words, MOST_WORDS)), _plain(trace)))
         return {"config": Exit.USAGE, "error": Exit.FAILED}.get(kind, Exit.NO_SERVER)
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return Exception.__str__(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
+
+
+def _plain(trace: str) -> str:
+    """A traceback as a terminal may show it, without secrets; of a long one its ends. It is
+    indented: what an error says over several lines must not look like a record."""
+    if len(trace) > 2 * MOST_TRACE:
+        first, last = trace[:MOST_TRACE], trace[-MOST_TRACE:]
+        trace = f"{first.rpartition(LINE)[0]}{LINE}  ...{LINE}{last.partition(LINE)[2]}"
+    return "".join(f"    {shown(one)}{LINE}" for one in told(trace, 2 * MOST_TRACE).splitlines())
 
 
 def _role(worker: Worker) -> Role:

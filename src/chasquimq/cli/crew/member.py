@@ -75,6 +75,7 @@ class Member:
         self.stalls = 0  # how often in a row
         self.unanswered = 0  # looks since the last question that it has not answered
         self.told_to_stop = False
+        self.said_farewell = False
         self.last_words = ""
         self._orders = orders
         self._pass = passing
@@ -94,8 +95,8 @@ class Member:
 
     @property
     def is_done(self) -> bool:
-        """It has ended, and as it should."""
-        return self.code == 0
+        """It has ended, and as it should: not by the hand of an import or a handler."""
+        return self.code == 0 and (self.said_farewell or self.told_to_stop)
 
     def well_s(self) -> float:
         return 0.0 if self.ready_at is None else time.monotonic() - self.ready_at
@@ -222,11 +223,12 @@ class Member:
             case Full():
                 self.depths, self.measured_at = message.depths, time.monotonic()
             case Stopping():
-                self.why = message.why
+                self.why, self.said_farewell = message.why, True
                 self.stopping.set()
             case Failed():
                 self.failure = message
             case Ended():
+                self.said_farewell = True
                 self.state, self.stated_at = message.state, time.monotonic()
 
     async def _read(self, words: int) -> None:

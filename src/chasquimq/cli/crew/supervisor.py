@@ -6,9 +6,11 @@
    (a limit, a SIGTERM of its own) is succeeded at once, so that capacity stays;
 3. SIGHUP, and changed files, exchange processes: the new one must be ready before the old one
    is told to stop;
-4. one that cannot work any more, as it says itself or by its silence, is told to stop, and
+4. processes of which none was ever ready are started again a few times, then the command ends;
+   where files are watched, it waits for a change of them;
+5. one that cannot work any more, as it says itself or by its silence, is told to stop, and
    succeeded when it has ended, after the same wait as after a crash;
-5. the first SIGTERM or SIGINT lets all of them drain, the second stops them now.
+6. the first SIGTERM or SIGINT lets all of them drain, the second stops them now.
 
 Processes are spawned, never forked. Each ends by itself when the supervisor is gone.
 """
@@ -25,7 +27,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from chasquimq.cli.crew.backoff import Backoff
+from chasquimq.cli.crew.backoff import HOPELESS, Backoff
 from chasquimq.cli.crew.member import Member
 from chasquimq.cli.crew.message import Orders
 from chasquimq.cli.crew.reload import changes
@@ -59,6 +61,8 @@ class Slot:
         self.exchanged = asyncio.Event()  # done, or given up
         self.finished = False  # its process ended by itself, and shall not be followed
         self.waiting: str | None = None  # why there is no process at the moment
+        self.stillborn = 0  # processes in a row that have ended before they were ready
+        self.how = ""  # the last of them
 
 
 class Total(NamedTuple):
@@ -284,17 +288,18 @@ class Supervisor:
             return new
         if self._stop.is_set():
             return old
-        self._say(new)
-        if old.told_to_stop:  # it had to go first
+        if old.told_to_stop:  # it had to go first; what follows is as after any end
             slot.member = new
             return new
+        self._say(new)
         log.error("process %d goes on with the code that it has", slot.index + 1)
         return old
 
     async def _wait(self, slot: Slot, seconds: float) -> None:
         """Until it is time to start again, files change, or all shall stop."""
         limit = None if seconds == float("inf") else seconds
-        await first(self._stop, slot.exchange, timeout=limit)
+        if await first(self._stop, slot.exchange, timeout=limit):
+            slot.how = ""  # what has changed is told of again
         slot.exchange.clear()
         slot.exchanged.set()
 
@@ -335,13 +340,26 @@ class Supervisor:
         self.total = self.total._replace(crashes=self.total.crashes + 1)
         wait_s = slot.backoff.crashed(member.well_s())
         slot.waiting = f"it {how}"
+        again, slot.how = how == slot.how, how if member.ready_at is None else ""
+        slot.stillborn = slot.stillborn + 1 if member.ready_at is None else 0
         if self.plan.orders.burst and slot.backoff.hopeless:
             self._give_up(ChasquiError(
                 f"process {slot.index + 1} has crashed {slot.backoff.crashes} times in a row; the "
                 f"last time it {how}"))  # fmt: skip
             return None
-        if member.failure is not None and member.failure.trace:
+        if slot.stillborn >= HOPELESS and self.plan.folders is not None:
+            log.error("process %d (pid %d) %s", slot.index + 1, member.pid, how)
+            log.info("waiting for the next change")
+            return float("inf")
+        if slot.stillborn >= HOPELESS and not self._started:
+            self._give_up(ChasquiError(
+                f"process {slot.index + 1} has ended {slot.stillborn} times before it was ready; "
+                f"the last time it {how}"))  # fmt: skip
+            return None
+        if not again:
             self._pass_trace(member)
+        elif not self._started:
+            how = "has ended as before"
         log.error("process %d (pid %d) %s; starting again in %g s",
                   slot.index + 1, member.pid, how, wait_s)  # fmt: skip
         return wait_s

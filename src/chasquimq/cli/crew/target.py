@@ -90,11 +90,7 @@ def _imported(name: str) -> ModuleType:
             ) from None
         raise TargetError(f"there is no module {missing!r}{_near_module(missing)}") from None
     except SystemExit as error:
-        raise TargetError(
-            f"importing {name} ended the program (exit code {error.code}): guard what it shall "
-            'do as a program with `if __name__ == "__main__":`',
-            _trace(error),
-        ) from None
+        raise _ended(f"importing {name}", error) from None
     except BaseException as error:
         raise _raised(f"importing {name}", error) from None
 
@@ -112,6 +108,14 @@ def _near_module(missing: str) -> str:
 def _raised(doing: str, error: BaseException) -> TargetError:
     words = traceback.format_exception_only(error)[-1].strip()
     return TargetError(f"{doing} failed: {words}", _trace(error))
+
+
+def _ended(doing: str, error: SystemExit) -> TargetError:
+    return TargetError(
+        f"{doing} ended the program (exit code {error.code}): guard what it shall "
+        'do as a program with `if __name__ == "__main__":`',
+        _trace(error),
+    )
 
 
 def _trace(error: BaseException) -> str:
@@ -138,6 +142,8 @@ def _found(module: ModuleType, name: str) -> Any:
             found = getattr(found, part)
         except AttributeError:
             raise TargetError(_no_such_name(module, found, part)) from None
+        except Exception as error:
+            raise _raised(f"looking for {part!r} in {module.__name__}", error) from None
     return found
 
 
@@ -171,6 +177,8 @@ async def _made(found: Any, target: str) -> Any:
     try:
         made = found()
         return await made if inspect.isawaitable(made) else made
+    except SystemExit as error:
+        raise _ended(f"calling {target}", error) from None
     except Exception as error:
         raise _raised(f"calling {target}", error) from None
 
