@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import redis
 
 from chasquimq.sync import Queue
 from tests.cli.crew import all_processes, is_alive, parent_of, until
-from tests.cli.kit import CTRL_C, Chasqui
+from tests.cli.kit import COMMAND, CTRL_C, Chasqui, Ended
 from tests.servers import DIALECTS, Servers
 
 CODE = """
@@ -92,6 +95,93 @@ def test_every_run_is_shown_once_with_how_it_ended(native: Chasqui, tmp_path: Pa
     assert "KeyError: 'user'" in said
     assert 'app.py", line 5, in handle' in said
     assert "chasquimq/engine" not in said, "the traceback begins where their code does"
+
+
+# -- what the system refuses ---------------------------------------------------------------------
+
+
+def refused(ended: Ended, *words: str) -> None:
+    """One line, after those of a server that had begun."""
+    assert ended.code == 2, ended.err
+    *before, last = ended.err.splitlines()
+    assert last.startswith("chasqui: CMQ-004: ")
+    for word in words:
+        assert word in last
+    assert all(line.startswith(("server  ", "        ")) for line in before), ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("folder", "why"),
+    [
+        ("app.py/data", "Not a directory"),
+        ("app.py", "File exists"),
+        ("/proc/nowhere", "No such file or directory"),
+        ("/proc/sys", "No such file or directory"),
+        ("x" * 300, "File name too long"),
+        ("loop/data", "Too many levels of symbolic links"),
+        ("\x1b[31mred/" + "x" * 300, "\\x1b[31mred"),
+    ],
+    ids=["behind a file", "a file", "nowhere", "not ours", "too long", "loop", "red"],
+)
+def test_a_folder_that_cannot_be_had_is_one_line(
+    native: Chasqui, tmp_path: Path, folder: str, why: str
+) -> None:
+    (tmp_path / "app.py").write_text(CODE)
+    (tmp_path / "loop").symlink_to("loop")
+    for command in (["dev", "app:worker"], ["server"]):
+        ended = native.run(*command, "--folder", folder, cwd=tmp_path)
+        refused(ended, why, "cannot keep data in", "give another folder, or none")
+        assert "\x1b" not in ended.err
+
+
+def apart(native: Chasqui, home: Path, before: str) -> Ended:
+    """`chasqui dev` with mounts and limits of its own; where the system lets nobody have these,
+    there is nothing to see."""
+    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    if shutil.which("unshare") is None or subprocess.run([*inside, before], cwd=home).returncode:
+        pytest.skip("no mounts and limits of one's own here")
+    command = shlex.join([*COMMAND, "dev", "app:worker"])
+    done = subprocess.run(
+        [*inside, f"{before} && exec {command} $MORE"],
+        cwd=home, env=native.env, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("folder", ["disk", "disk/data"])
+def test_a_folder_on_a_disk_for_reading_is_one_line(
+    native: Chasqui, tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / "app.py").write_text(CODE)
+    (tmp_path / "disk").mkdir()
+    native.env["MORE"] = f"--folder {folder}"
+    ended = apart(native, tmp_path, "mount -t tmpfs -o ro none disk")
+    refused(ended, str(tmp_path / folder), "Read-only file system")
+
+
+def test_a_system_that_lets_nobody_watch_files_is_one_line(native: Chasqui, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(CODE)
+    ended = apart(native, tmp_path, "echo 0 > /proc/sys/user/max_inotify_instances")
+    assert ended.code == 2
+    last = ended.err.splitlines()[-1]
+    assert last.startswith(f"chasqui: CMQ-004: cannot watch {tmp_path} for changes: ")
+    assert "Too many open files" in last and "fs.inotify" in last
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("more", [[], ["--folder", "data"]])
+def test_a_current_folder_that_is_gone_is_one_line(
+    native: Chasqui, tmp_path: Path, more: list[str]
+) -> None:
+    home = tmp_path / "gone"
+    home.mkdir()
+    command = shlex.join([*COMMAND, "dev", "app:worker", *more])
+    done = subprocess.run(
+        ["sh", "-c", f"cd {home} && rmdir {home} && exec {command}"],
+        env=native.env, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    refused(Ended(done.returncode, done.stdout, done.stderr), "the current folder is gone")
 
 
 def descendants(pid: int) -> set[int]:

@@ -33,12 +33,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         drop_stdout()
     except OSError as error:
         if error.errno not in FULL:
-            raise
+            print(f"chasqui: {_refusal(error)}", file=sys.stderr)
+            return 1
         drop_stdout()
         where = error.filename or "stdout"
         print(f"chasqui: cannot write to {where}: {error.strerror}", file=sys.stderr)
         return 1  # as exits.py has it
     return code
+
+
+def _refusal(error: OSError) -> str:
+    """What the system would not do. No traceback: whoever runs the command can mend it."""
+    from chasquimq.text import discreet, shown
+
+    files = [shown(str(one), 200) for one in (error.filename, error.filename2) if one is not None]
+    words = [*files, error.strerror or str(error) or type(error).__name__]
+    return shown(discreet(": ".join(words)), 500)
 
 
 def _open_streams() -> None:

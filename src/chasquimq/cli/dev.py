@@ -53,8 +53,9 @@ def dev(
     machine alone can reach. Workers that name no redis_url of their own use it. Every run of a job
     is a line here, and a run that fails shows its traceback. Ctrl-C ends both.
     """
-    from chasquimq.cli.crew.run import Wish, run_crew
+    from chasquimq.cli.crew.run import Wish, check_current_folder, run_crew
 
+    check_current_folder()
     where = port if port is not None else USUAL_PORT if _is_free(USUAL_PORT) else None
     data = None if folder is None else str(folder)
     with Server(port=where, folder=data, appendonly=folder is not None) as server:

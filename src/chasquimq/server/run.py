@@ -30,6 +30,7 @@ from urllib.parse import quote
 from chasquimq.errors import ConfigError, StoreError
 from chasquimq.server import guard
 from chasquimq.server.find import Binary, Kind, find_server
+from chasquimq.text import shown
 
 Setting = str | int | Sequence[str]
 
@@ -118,7 +119,14 @@ class Server:
         self._dismiss()  # of one that ended by itself
         is_new = self._own is None
         if self._own is None:
-            self._own = Path(tempfile.mkdtemp(prefix="chasqui-"))  # readable by us only
+            self._own = _new_folder()
+        if self._folder is not None:
+            try:
+                _check_folder(self._folder, self._appendonly)
+            except ConfigError:
+                if is_new:
+                    self._forget_home()
+                raise
         for attempts_left in reversed(range(10)):
             if self.port is None and self._port_is_ours:
                 self.port = _free_port()
@@ -297,6 +305,31 @@ class Server:
             with self._guard:  # closes its pipes and waits for its end
                 pass
         self._guard = self._pid = None
+
+
+def _new_folder() -> Path:
+    """Readable by us only."""
+    try:
+        return Path(tempfile.mkdtemp(prefix="chasqui-"))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make a temporary folder: {error.strerror}; name one that can be written to "
+            "in $TMPDIR"
+        ) from None
+
+
+def _check_folder(folder: Path, writes: bool) -> None:
+    """Make it, if need be, and see that something can be kept there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if writes:
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+    except OSError as error:
+        raise ConfigError(
+            f"cannot keep data in {shown(str(folder), 200)}: {error.strerror}; give another "
+            "folder, or none for data that goes with the server"
+        ) from None
 
 
 def _free_port() -> int:

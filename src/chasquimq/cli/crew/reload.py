@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 from chasquimq.errors import ConfigError
+from chasquimq.text import shown
 
 # An editor, or a checkout, writes several files: tell of them when nothing came for so long, or
 # after so long at the latest.
@@ -22,20 +23,31 @@ def check_reload() -> None:
         raise ConfigError("--reload needs watchfiles: pip install 'chasquimq-py[reload]'") from None
 
 
-async def changes(folders: Iterable[str], stop: asyncio.Event) -> AsyncIterator[list[str]]:
+async def changes(folders: Collection[str], stop: asyncio.Event) -> AsyncIterator[list[str]]:
     """The files that changed, each time some did, until `stop`."""
     from watchfiles import PythonFilter, awatch
 
     logging.getLogger("watchfiles").setLevel(logging.WARNING)  # the supervisor says it
     here = Path.cwd()
-    async for batch in awatch(
+    watching = awatch(
         *folders,
         watch_filter=PythonFilter(),
         step=QUIET_MS,
         debounce=LATEST_MS,
         stop_event=stop,
         ignore_permission_denied=True,
-    ):
+    )
+    while True:
+        try:
+            batch = await anext(watching, None)
+        except (OSError, RuntimeError) as error:  # the library has one of its own
+            where = ", ".join(map(shown, folders))
+            raise ConfigError(
+                f"cannot watch {where} for changes: {shown(str(error), 200)}; if the system allows "
+                "too few watches, raise fs.inotify.max_user_instances and max_user_watches"
+            ) from None
+        if batch is None:
+            return
         yield sorted({_short(path, here) for _, path in batch})
 
 

@@ -23,7 +23,7 @@ from chasquimq.cli.exits import exit_for
 from chasquimq.cli.log import set_up
 from chasquimq.cli.render_worker import Start
 from chasquimq.cli.shell import URL_VARIABLE
-from chasquimq.errors import ChasquiError
+from chasquimq.errors import ChasquiError, ConfigError
 from chasquimq.observe.endpoint import Endpoint
 from chasquimq.observe.web import read_place
 from chasquimq.text import shown
@@ -45,6 +45,7 @@ def run_crew(wish: Wish) -> int:
     """Run it to its end; the exit code. Raises what keeps it from beginning."""
     orders = wish.orders
     check_target(orders.target)
+    check_current_folder()
     if wish.folders is not None:
         check_reload()
     if wish.place is not None:
@@ -65,6 +66,16 @@ def run_crew(wish: Wish) -> int:
         return exit_for(error)
     finally:
         outlet.close()
+
+
+def check_current_folder() -> None:
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise ConfigError(
+            f"the current folder is gone, or not for us ({error.strerror}): targets are looked for "
+            "there; cd to where your code is"
+        ) from None
 
 
 async def _run(wish: Wish, outlet: Outlet, as_text: bool) -> int:

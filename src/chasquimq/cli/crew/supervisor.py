@@ -22,7 +22,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -184,6 +184,12 @@ class Supervisor:
             await member.loaded.wait()
         found = member.found if member is not None else None
         watched = {found.folder if found is not None else os.getcwd(), *folders}
+        try:
+            await self._follow(watched)
+        except ConfigError as error:
+            self._give_up(error)
+
+    async def _follow(self, watched: Collection[str]) -> None:
         async for files in changes(watched, self._over):
             if self._stop.is_set():
                 return
