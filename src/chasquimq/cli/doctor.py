@@ -19,12 +19,13 @@ import msgspec
 import typer
 
 from chasquimq import wire
-from chasquimq.address import Address
+from chasquimq.address import Address, Endpoint
 from chasquimq.cli import machine, render_doctor
 from chasquimq.cli.aside import hushed
 from chasquimq.cli.ask import confirm
 from chasquimq.cli.bar import Bar
 from chasquimq.cli.check.access import check_access
+from chasquimq.cli.check.clock import check_clocks
 from chasquimq.cli.check.finding import OK, PROBLEM, WARNING, Finding, Severity, Shell, worst
 from chasquimq.cli.check.python import check_python
 from chasquimq.cli.check.queue import check_names, check_queue
@@ -150,6 +151,8 @@ def show(screen: Screen, found: Sequence[Finding]) -> None:
 async def look(visits: Sequence[Visit]) -> list[Finding]:
     """At each server and its queues, then at this side."""
     found = [one for visit in visits for one in await visit.look()]
+    clocks = {name: ms for visit in visits for name, ms in visit.clocks.items()}
+    found += check_clocks(clocks)
     found.sort(key=lambda one: one.part != "server")
     pid = visits[0].pid if len(visits) == 1 else None
     return [*found, *check_python(machine.look(pid))]
@@ -179,6 +182,7 @@ class Visit:
         self._forced = dialect
         self._names = node.queues
         self.pid: int | None = None  # of the server
+        self.clocks: dict[str, int] = {}  # its own, and of those that may take over from it
         self._group = group
         self._patience = patience
         self._limit_s = timeout_ms / 1000
@@ -213,6 +217,7 @@ class Visit:
     async def _all(self, link: Link) -> list[Finding]:
         quick = self._patience.quick
         facts = await server.look(link, self._limit_s, QUICK_PINGS if quick else PINGS)
+        await self._ask_clocks(facts)
         native = bool(facts.knows_idmp) and self._forced != "portable"
         census, rights = Census(queues={}), None
         if facts.answers:
@@ -232,6 +237,27 @@ class Visit:
         pid = (facts.info or {}).get("process_id", "")
         self.pid = int(pid) if pid.isdigit() else None
         return found
+
+    async def _ask_clocks(self, facts: server.ServerFacts) -> None:
+        """Of its replicas, too, where these take over. Who is not to be had is left out."""
+        if facts.skew_ms is None:
+            return
+        self.clocks[self._node.name or "the master"] = facts.skew_ms
+        followed = self._node.name is not None or self._address.kind == "sentinel"
+        async with asyncio.TaskGroup() as group:
+            for replica in facts.replicas if followed else ():
+                group.create_task(self._ask_clock(self._address.endpoint._replace(
+                    host=replica[0], port=replica[1], path=None)))  # fmt: skip
+
+    async def _ask_clock(self, endpoint: Endpoint) -> None:
+        link = Link(Dialer(self._address.node(endpoint), None, self._dialer.options))
+        with suppress(ChasquiError, TimeoutError):
+            async with asyncio.timeout(self._limit_s):
+                try:
+                    await link.open()
+                    self.clocks[str(endpoint)] = await server.skew_ms(link)
+                finally:
+                    await link.close()
 
     async def _walk(self, link: Link, keys: int) -> Census:
         """Which queues there are; with names and in a hurry nobody needs to look."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from chasquimq.cli.check import access, python, queue, schedule, server, weight
+from chasquimq.cli.check import access, clock, python, queue, schedule, server, weight
 from chasquimq.cli.check.finding import Severity
 
 CATALOG: dict[str, Severity] = {
     code: severity
-    for subject in (server, access, queue, schedule, weight, python)
+    for subject in (server, access, clock, queue, schedule, weight, python)
     for code, severity in subject.KINDS.items()
 }

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ SETTINGS = (
     "client-output-buffer-limit",
 )
 SPIN_S = 0.02
+_REPLICA, _PORT = re.compile(r"slave\d+"), re.compile(r"[0-9]{1,5}")  # as INFO names them
 SLOWEST = 128
 
 
@@ -64,6 +66,17 @@ class ServerFacts(msgspec.Struct, kw_only=True):
     @property
     def answers(self) -> bool:
         return self.unanswered is None
+
+    @property
+    def replicas(self) -> list[tuple[str, int]]:
+        """Host and port of those that follow it."""
+        rows = (text for name, text in (self.info or {}).items() if _REPLICA.fullmatch(name))
+        told = (dict(word.split("=", 1) for word in row.split(",") if "=" in word) for row in rows)
+        return [
+            (one["ip"], int(one["port"]))
+            for one in told
+            if one.get("ip") and _PORT.fullmatch(one.get("port", ""))
+        ]
 
 
 async def look(link: Link, limit_s: float, pings: int) -> ServerFacts:
@@ -122,16 +135,21 @@ async def _keys(link: Link, facts: ServerFacts) -> None:
 
 
 async def _clock(link: Link, facts: ServerFacts) -> None:
-    """Three times: the answer that took the least time is the most exact."""
+    facts.skew_ms = await skew_ms(link)
+
+
+async def skew_ms(link: Link) -> int:
+    """How far its clock is ahead of ours. Asked three times: the answer that took the least time is
+    the most exact."""
     best: tuple[float, float] | None = None
     for _ in range(3):
         began, before = time.perf_counter(), time.time()
         theirs_ms = await link.clock_ms()
         took = time.perf_counter() - began
-        skew_ms = theirs_ms - (before + took / 2) * 1000
-        best = min(best or (took, skew_ms), (took, skew_ms))
+        ahead_ms = theirs_ms - (before + took / 2) * 1000
+        best = min(best or (took, ahead_ms), (took, ahead_ms))
     assert best is not None
-    facts.skew_ms = round(best[1])
+    return round(best[1])
 
 
 async def _ping(link: Link, facts: ServerFacts, count: int) -> None:
