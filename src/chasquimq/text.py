@@ -22,7 +22,7 @@ HIDDEN = "***"
 def shown(text: str, widest: int | None = None) -> str:
     """One line without control characters (they are escaped), not longer than `widest`."""
     if not text.isprintable():
-        text = "".join(one if one.isprintable() else _escaped(one) for one in text)
+        text = text.translate(_SHOWN)
     return text if widest is None or len(text) <= widest else text[: widest - 1] + "…"
 
 
@@ -66,6 +66,20 @@ def _without_login(word: re.Match[str]) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+class _Shown(dict[int, str]):
+    """Each character as it is shown; of those that were seen first, so that it stays small."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        text = character if character.isprintable() else _escaped(character)
+        if len(self) < 4_096:
+            self[code] = text
+        return text
+
+
+_SHOWN = _Shown()
 
 
 def _escaped16(character: str) -> str:

@@ -59,13 +59,15 @@ class Outlet(io.TextIOBase):
 
     def pass_on(self, line: str) -> None:
         """A line of a process, with its end."""
-        data = _bytes(line)
         with self._change:
-            if self._sheds:
-                self._lost += 1
-                self._lost_bytes += len(data)
-            else:
-                self._hold(data)
+            self._hold(_bytes(line))
+
+    def left_out(self, size: int) -> bool:
+        """Whether a line of a process is not to be passed on; it is counted then."""
+        with self._change:
+            self._lost += self._sheds
+            self._lost_bytes += size if self._sheds else 0
+            return self._sheds
 
     def has_room(self) -> bool:
         """Whether more lines of processes shall come; asked until it is so."""

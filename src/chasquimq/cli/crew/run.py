@@ -145,6 +145,8 @@ def _passing(outlet: Outlet, *, prefixed: bool) -> Pass:
     """How a line of a process's stderr is passed on: no terminal obeys what is in it."""
 
     def passing(index: int, text: bytes) -> None:
+        if outlet.left_out(len(text) + 1):
+            return
         front = f"[{index + 1}] " if prefixed else ""
         words = text.decode(errors="backslashreplace").split(TAB)
         outlet.pass_on(f"{front}{TAB.join(map(shown, words))}\n")
