@@ -30,7 +30,6 @@ from urllib.parse import quote
 from chasquimq.errors import ConfigError, StoreError
 from chasquimq.server import guard
 from chasquimq.server.find import Binary, Kind, find_server
-from chasquimq.text import shown
 
 Setting = str | int | Sequence[str]
 
@@ -327,7 +326,7 @@ def _check_folder(folder: Path, writes: bool) -> None:
                 pass
     except OSError as error:
         raise ConfigError(
-            f"cannot keep data in {shown(str(folder), 200)}: {error.strerror}; give another "
+            f"cannot keep data in {str(folder)!r:.300}: {error.strerror}; give another "
             "folder, or none for data that goes with the server"
         ) from None
 
