@@ -9,6 +9,7 @@ import pytest
 
 from chasquimq import Job, Worker, wire
 from chasquimq.engine.recovery import Recovery
+from chasquimq.policy import recovery as policy
 from tests.engine.desk import Desk, eventually
 
 LEASE = 300
@@ -50,10 +51,11 @@ def recovery_of(worker: Worker) -> Recovery:
 
 
 async def test_suspects_begin_one_by_one_and_twice_as_many_run_while_nothing_dies(
-    desk: Desk,
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What may not start yet waits under the dead consumer's name, uncharged. Under a name of our
     own no lease has to run out, and no run is proved by its length within the test."""
+    monkeypatch.setattr(policy, "SLOW_S", 0.0)
     hall = Hall()
     left_by(desk, 10, "mine")
     async with desk.working(hall, consumer_id="mine", claim_min_idle_ms=60_000) as worker:
@@ -104,6 +106,36 @@ async def test_what_has_seen_two_workers_die_runs_alone(desk: Desk) -> None:
     assert hall.runs[1:] == [(f"left-{number:02}", 2) for number in range(3)]
 
 
+async def test_a_job_that_hangs_does_not_keep_those_that_run_alone_for_ever(desk: Desk) -> None:
+    hall = Hall()
+    hall.let_go("left-01", "left-02")
+    left_by(desk, 3, deliveries=2)
+    async with desk.working(hall, claim_min_idle_ms=LEASE) as worker:
+        await eventually(lambda: hall.inside == {"left-00"})
+        assert worker.health().suspects == 2
+        await eventually(lambda: len(hall.runs) == 3 and worker.health().suspects == 0)
+        assert hall.inside == {"left-00"}
+        hall.let_go("*")
+        await desk.settled()
+
+
+async def test_what_has_hardly_been_started_waits_for_what_has(desk: Desk) -> None:
+    """It had been delivered last, but has been started only if acks were not written."""
+    hall = Hall()
+    ids = left_by(desk, 4, "mine")
+    desk.redis.hset(desk.keys.started.decode(), "mine", wire.pack_started(2, 2, []).decode())
+    stream, idle_ms = desk.keys.stream, 3_600_000
+    desk.redis.xclaim(stream, "default", "mine", 0, ids[:2], idle=idle_ms, justid=True)
+    async with desk.working(hall, consumer_id="mine", claim_min_idle_ms=60_000):
+        for number in range(3):
+            await eventually(lambda number=number: hall.inside == {f"left-{number:02}"})
+            hall.let_go(*hall.inside)
+        await eventually(lambda: "left-03" in hall.inside)
+        hall.let_go("*")
+        await desk.settled()
+    assert sorted(hall.runs) == [(f"left-{number:02}", 1) for number in range(4)]
+
+
 async def test_a_last_run_is_not_risked_beside_another_suspect(desk: Desk) -> None:
     hall = Hall()
     left_by(desk, 2)
@@ -123,7 +155,7 @@ async def test_what_a_dead_worker_had_only_read_ahead_is_run_and_charged_to_nobo
     hall = Hall()
     hall.let_go("*")
     ids = left_by(desk, 12)
-    started = wire.pack_started(2, [(ids[7], 50)])
+    started = wire.pack_started(1, 1, [(ids[7], 50)])
     desk.redis.hset(desk.keys.started.decode(), "dead", started.decode())
     async with desk.working(hall, claim_min_idle_ms=LEASE):
         await desk.settled()
@@ -147,7 +179,7 @@ async def test_an_earlier_run_under_our_name_had_read_ahead_too(desk: Desk) -> N
     hall = Hall()
     hall.let_go("*")
     left_by(desk, 6, "mine")
-    desk.redis.hset(desk.keys.started.decode(), "mine", wire.pack_started(1, []).decode())
+    desk.redis.hset(desk.keys.started.decode(), "mine", wire.pack_started(1, 0, []).decode())
     async with desk.working(hall, consumer_id="mine", claim_min_idle_ms=60_000):
         await desk.settled()
     assert sorted(hall.runs) == [(f"left-{number:02}", int(number == 0)) for number in range(6)]
@@ -166,7 +198,7 @@ async def test_a_worker_writes_down_what_it_has_started(desk: Desk) -> None:
 
         await eventually(lambda: (found := told()) and found.ran_ms.keys() == ids)
         found = told()
-        assert found is not None and (found.first, found.upto) == (10, None)
+        assert found is not None and (found.slots, found.acks, found.upto) == (3, 7, None)
         hall.let_go("*")
         await desk.settled()
         await eventually(lambda: (found := told()) and not found.ran_ms)
@@ -264,10 +296,9 @@ async def test_jobs_of_a_dead_worker_run_also_while_there_is_no_memory(own_desk:
     desk, hall = own_desk, Hall()
     hall.let_go("*")
     left_by(desk, 4)
-    desk.redis.hset(desk.keys.started.decode(), "dead", "first 1")
     page = desk.redis.xpending_range(desk.keys.stream, "default", "-", "+", 10)
     first = page[0]["message_id"].decode()
-    desk.redis.hset(desk.keys.started.decode(), "dead", f"upto {first}")
+    desk.redis.hset(desk.keys.started.decode(), "dead", f"upto {first} {first}")
     async with desk.working(hall, claim_min_idle_ms=LEASE, events_enabled=False):
         desk.redis.config_set("maxmemory", "1")
         await eventually(lambda: hall.runs == [("left-00", 1)])

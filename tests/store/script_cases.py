@@ -119,7 +119,7 @@ async def started_upto(shelf: Shelf) -> Call:
     await held(shelf)
     shelf.redis.hset(shelf.keys.started, "me", "record")
     keys = [shelf.keys.stream, shelf.keys.started]
-    return Call(keys, [GROUP, "me", "record", 1, "front ", " behind"])
+    return Call(keys, [GROUP, "me", "record", 1, 2, "front ", " behind"])
 
 
 async def leave(shelf: Shelf) -> Call:

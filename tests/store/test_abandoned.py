@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chasquimq import wire
 from chasquimq.store.jobs import FIRST
 from tests.store.shelf import GROUP, Shelf
 
@@ -93,21 +94,24 @@ async def test_the_last_that_may_have_been_started_is_written_down_once(
     jobs = await shelf.join()
     ids = left_by(shelf, "dead", *[b"%d" % n for n in range(held)])
     left_by(shelf, "other", b"z")
-    record = b"first 3 1-1=20"
+    record = b"first 2+1 1-1=20"
+    started = wire.unpack_started(record)
+    assert started is not None
     shelf.redis.hset(shelf.keys.started.decode(), "dead", record)
-    last = ids[min(held, 3) - 1]
-    assert await jobs.started_upto(b"dead", record, 3, b" 1-1=20") == last
+    likely, possible = ids[min(held, 2) - 1], ids[min(held, 3) - 1]
+    assert await jobs.started_upto(b"dead", record, started) == (likely, possible)
     told = shelf.redis.hget(shelf.keys.started.decode(), "dead")
-    assert told == b"upto " + last + b" 1-1=20"
+    assert told == b"upto " + likely + b" " + possible + b" 1-1=20"
     # Somebody else, who saw the first record, and one who lives after all.
-    assert await jobs.started_upto(b"dead", record, 3, b"") is None
+    assert await jobs.started_upto(b"dead", record, started) is None
     assert shelf.redis.hget(shelf.keys.started.decode(), "dead") == told
 
 
 async def test_of_a_consumer_that_holds_nothing_there_is_no_last(shelf: Shelf) -> None:
     jobs = await shelf.join()
-    shelf.redis.hset(shelf.keys.started.decode(), "dead", "first 3")
-    assert await jobs.started_upto(b"dead", b"first 3", 3, b"") is None
+    shelf.redis.hset(shelf.keys.started.decode(), "dead", "first 3+0")
+    started = wire.Started(3, 0, None, {})
+    assert await jobs.started_upto(b"dead", b"first 3+0", started) is None
 
 
 async def test_what_was_read_ahead_is_put_back_whole_and_uncharged(shelf: Shelf) -> None:

@@ -117,11 +117,15 @@ class Consumer:
         self.promoter = Promoter(store, consumer_id, announce, options.promote, self._ear)
         self.scheduler = Scheduler(store, consumer_id, announce, options.schedule, self._ear)
         lease_ms = options.read.claim_idle_ms
-        # Slots start jobs in the order of delivery; in front of what runs lie those whose acks are
-        # gathered for the next write.
-        first = options.concurrency + options.settle.batch
         self.lease = Lease(
-            store, self._jobs, lease_ms, self._held, self._lost, self._run_now, first
+            store,
+            self._jobs,
+            lease_ms,
+            self._held,
+            self._lost,
+            self._run_now,
+            options.concurrency,
+            options.settle.batch,
         )
         self.recovery = Recovery(
             self._jobs,

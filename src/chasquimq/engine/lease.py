@@ -41,10 +41,12 @@ class Lease:
         held: Callable[[], list[bytes]],
         lost: Callable[[list[bytes]], None],
         running: Callable[[], list[bytes]],
-        first: int,
+        slots: int,
+        acks: int,
     ) -> None:
-        """`held`, and which of it is `running`: asked in the other thread. `first`: at most this
-        many of the first entries that we hold have been started."""
+        """`held`, and which of it is `running`: asked in the other thread. Of what we hold only
+        the first entries have been started: one for each of the `slots`, and as many more as there
+        are `acks` that are gathered and not written yet."""
         self.renewed_at = time.monotonic()
         self.steady_since: float | None = None
         self._gone: frozenset[bytes] = frozenset()  # what the last renewal found to be lost
@@ -56,7 +58,8 @@ class Lease:
         self._held = held
         self._lost = lost
         self._running = running
-        self._first = first
+        self._slots = slots
+        self._acks = acks
         self._seen: dict[bytes, float] = {}  # what runs, and when that was first seen
         self._cancel: Callable[[], object] = _nothing
         self._started: Future[None] = Future()
@@ -132,7 +135,7 @@ class Lease:
         """What we have started, for those who find us dead."""
         self._seen = {one: self._seen.get(one, now) for one in self._running()}
         runs = [(one, int((now - since) * 1000)) for one, since in self._seen.items()]
-        return wire.pack_started(self._first, runs)
+        return wire.pack_started(self._slots, self._acks, runs)
 
     async def _renew(self, link: Link) -> None:
         began = time.monotonic()

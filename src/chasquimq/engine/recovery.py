@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 PAGES = 20  # of one look, at most; the next look goes on where they end
 AGAIN_S = 0.2
+ALL = wire.Upto(LAST, LAST)
 GIVEN_BACK_MS = 2_147_483_647  # what a worker gave back with its count looks idle for so long
 
 
@@ -112,7 +113,7 @@ class Recovery:
                 else:
                     await self._look()
                     await self._claim()
-                    wait_s = self._until_next_proof()
+                    wait_s = self._until_next_change()
             except StoreError as error:
                 log.warning("cannot take up what dead workers left, trying again: %s", error)
                 wait_s = AGAIN_S
@@ -155,9 +156,10 @@ class Recovery:
             for entry_id, _, idle, deliveries in rows:
                 ran_ms = started.ran_ms.get(entry_id) if started is not None else None
                 ran_s = None if ran_ms is None else ran_ms / 1000
-                suspect = Suspect(entry_id, consumer, idle, deliveries, ran_s)
                 new = deliveries == 1 and ran_ms is None and idle < GIVEN_BACK_MS
-                if new and upto != LAST and place(entry_id) > place(upto):
+                likely = not (new and _is_behind(entry_id, upto.likely))
+                suspect = Suspect(entry_id, consumer, idle, deliveries, ran_s, likely)
+                if new and _is_behind(entry_id, upto.possible):
                     ahead[entry_id] = suspect
                 else:
                     suspects.append(suspect)
@@ -167,18 +169,18 @@ class Recovery:
 
     async def _started_upto(
         self, consumer: bytes, record: bytes, started: wire.Started | None
-    ) -> bytes | None:
-        """The last entry that a silent consumer may have started: `LAST` where that is not known,
+    ) -> wire.Upto | None:
+        """The last entries that a silent consumer may have started: `ALL` where that is not known,
         None if it lives after all, or somebody else was quicker."""
         if started is None:
-            return LAST
+            return ALL
         if started.upto is not None:
             return started.upto
         try:
-            return await self._jobs.started_upto(consumer, record, started.first, started.runs)
+            return await self._jobs.started_upto(consumer, record, started)
         except (AccessError, QueueFullError) as error:
             log.debug("all that a dead worker held counts as started: %s", error)
-            return LAST
+            return ALL
 
     async def _requeue(
         self, ids: list[bytes], consumer: bytes, idle_ms: int, not_after_ms: int
@@ -249,11 +251,12 @@ class Recovery:
             del self._claimed[entry_id]
             self._pace.ended(entry_id)
 
-    def _until_next_proof(self) -> float:
-        proof_at = self._pace.next_proof() if self.waiting else None
-        if proof_at is None:
+    def _until_next_change(self) -> float:
+        now = self._loop.time()
+        change_at = self._pace.next_change(now) if self.waiting else None
+        if change_at is None:
             return self._every_s
-        return min(max(proof_at - self._loop.time(), 0.0) + 0.001, self._every_s)
+        return min(change_at - now + 0.001, self._every_s)
 
     # -- giving back -----------------------------------------------------------------------------
 
@@ -275,3 +278,7 @@ class Recovery:
         rows = self._holdings.surrender()
         if rows and not await self._reader.give_back(rows):
             self._holdings.queue.extend(rows)
+
+
+def _is_behind(entry_id: bytes, last: bytes) -> bool:
+    return last != LAST and place(entry_id) > place(last)

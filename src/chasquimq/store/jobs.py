@@ -176,14 +176,15 @@ class Jobs:
         return Abandoned(after, records, pending)
 
     async def started_upto(
-        self, consumer: bytes, record: bytes, first: int, runs: bytes
-    ) -> bytes | None:
-        """Write down which is the last entry that a silent consumer may have started, and answer
-        it; None if its record has changed, or nothing is pending under its name."""
+        self, consumer: bytes, record: bytes, started: wire.Started
+    ) -> wire.Upto | None:
+        """Write down which are the last entries that a silent consumer may have started, and answer
+        them; None if its record has changed, or nothing is pending under its name."""
         keys = (self._keys.stream, self._keys.started)
-        args = (self.group, consumer, record, first, wire.UPTO, runs)
-        last: bytes | None = await self._link.run("started_upto", keys, args)
-        return last
+        first = (started.slots, started.slots + started.acks)
+        args = (self.group, consumer, record, *first, wire.UPTO, started.runs)
+        last = await self._link.run("started_upto", keys, args)
+        return None if last is None else wire.Upto(*last)
 
     async def requeue(
         self, ids: Sequence[bytes], consumer: bytes, idle_ms: int, not_after_ms: int = MAX_MS

@@ -46,7 +46,7 @@ from chasquimq.wire.spec import (
     resolved_key,
     unpack_spec,
 )
-from chasquimq.wire.started import UPTO, Started, pack_started, unpack_started
+from chasquimq.wire.started import UPTO, Started, Upto, pack_started, unpack_started
 from chasquimq.wire.ulid import Mint
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "Mint",
     "Revival",
     "Started",
+    "Upto",
     "before_id",
     "bin_header",
     "carrier_of",
