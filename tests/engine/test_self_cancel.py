@@ -240,3 +240,31 @@ async def test_a_worker_whose_slots_are_gone_is_stalled_and_says_so(
         assert not health.healthy and health.slots == 0
         assert worker._consumer is not None
         worker._consumer.pool._ended.set()
+
+
+@pytest.mark.parametrize("told", [False, True])
+async def test_a_second_timer_of_a_handler_that_was_cancelled_hits_no_other_job(
+    desk: Desk, told: bool
+) -> None:
+    timers: list[Callable[[], object]] = []
+    runs: list[str] = []
+
+    async def handler(job: Job) -> None:
+        runs.append(job.id)
+        if job.id == "rude":
+            timers.append(_me().cancel)
+            await _at_once()
+        timers[0]()
+        await asyncio.sleep(0.01)
+
+    def on_error(job: Job, error: BaseException, verdict: Again | Dead) -> None:
+        pass
+
+    options = {"concurrency": 1, "max_attempts": 1, "on_error": on_error if told else None}
+    async with desk.working(handler, **options) as worker:
+        desk.put("rude")
+        desk.put("good")
+        await desk.settled()
+        assert worker.health().slots == 1
+    assert runs == ["rude", "good"]
+    assert [dead[b"job_id"] for dead in desk.dead()] == [b"rude"]

@@ -10,7 +10,8 @@ context variables behind, so that no handler sees another's.
 
 Only the pool stops a slot, and it says so (`_stopping`). Any other cancellation of a slot's task
 is the handler's own doing (a timer of a timeout library, `current_task().cancel()`): the run has
-failed, and the slot goes on. A slot whose task is cancelled between two jobs is replaced.
+failed, and the slot goes on as another task. A slot whose task is cancelled between two jobs is
+replaced.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ class Pool:
         threads, limited, tracer = self.threads, self._limits is not None, self._tracer
         assert slot.task is not None
         cancellations = slot.task.cancelling
-        rest = False
+        rest = spoiled = False
         while True:
             while rest or not holdings.queue:
                 rest = False
@@ -224,16 +225,18 @@ class Pool:
                 else:
                     settler.ack(entry_id)
             if error is not None or slot.cancelled:
-                await self._ended_badly(slot, opened, entry_id, error, duration_us)
+                spoiled = await self._ended_badly(slot, opened, entry_id, error, duration_us)
                 error = None
             if tracer is not None:
                 tracer.end(slot)
             if holdings.closed:
                 return
-            if cancellations():
+            if spoiled or cancellations():
                 if self._stopping():
                     return  # also when the handler swallowed our cancellation
                 await self._take_back_cancellations(slot.task)
+                self._spawn(slot)  # its second timer finds a task that has ended
+                return
             if contextvars.copy_context() != self._clean:
                 self._spawn(slot)
                 return
@@ -307,24 +310,27 @@ class Pool:
         entry_id: bytes,
         error: BaseException | None,
         duration_us: int,
-    ) -> None:
-        """It failed, or we ended it: its time was over, or it is no longer ours."""
+    ) -> bool:
+        """It failed, or we ended it: its time was over, or it is no longer ours. Answers whether
+        somebody else has cancelled it, too."""
         expired, settled = slot.expired, slot.void
         slot.recover()
+        spoiled = slot.task is not None and slot.task.cancelling() > 0
         if expired is not None:
             error = expired
         trace = slot.trace
         if settled or error is None:
             if trace is not None:
                 trace.dropped("lease lost")
-            return  # someone else holds it now and settles it, or its failure is settled
+            return spoiled  # someone else holds it now and settles it, or its failure is settled
         verdict = self._outcomes.failed(opened, entry_id, error, duration_us)
         if trace is not None:
             trace.failed(error, verdict)
         if self._on_error is not None:
-            if slot.task is not None and slot.task.cancelling() and not self._stopping():
+            if slot.task is not None and spoiled and not self._stopping():
                 await self._take_back_cancellations(slot.task)
             await self._tell(opened, error, verdict)
+        return spoiled
 
     def _give_up(self, slot: Slot, duration_us: int) -> None:
         """Its time is over, and it does not end: it has failed."""
