@@ -9,7 +9,7 @@ from chasquimq.config import ReadOptions, StreamOptions, UntilOptions
 from chasquimq.engine.holdings import Holdings
 from chasquimq.engine.reader import Reader
 from chasquimq.store import Dialer, Jobs, Row, Store, build
-from tests.engine.desk import Desk
+from tests.engine.desk import Desk, eventually
 
 
 async def test_an_entry_acked_while_redis_answers_is_not_taken_up_again(desk: Desk) -> None:
@@ -65,3 +65,18 @@ async def test_a_suspect_claimed_while_stopping_is_not_held() -> None:
     holdings.close()
     assert holdings.take_suspects([[b"1-1", [], 0, 1]]) == []
     assert not holdings.ids
+
+
+async def test_what_was_left_to_others_does_not_count_as_started() -> None:
+    """Or a worker whose slots are all busy would claim as many suspects."""
+    holdings = Holdings(concurrency=2)
+    holdings.take([[b"%d-0" % number, []] for number in range(10)])
+    for _ in range(2):
+        holdings.queue.popleft()
+    assert [holdings.places(), holdings.places()] == [2, 0]
+    await eventually(lambda: holdings.nudge.is_set())
+    left = holdings.surrender()
+    assert (len(left), holdings.places()) == (8, 0)
+    holdings.put_back(left)
+    assert (len(holdings.queue), holdings.places()) == (8, 0)
+    holdings.close()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from chasquimq.store import Row
@@ -153,8 +153,14 @@ class Holdings:
             return []
         rows = [row for row in self.queue if len(row) == 2]
         self.queue = deque(row for row in self.queue if len(row) > 2)
+        self._taken -= len(rows)  # or they would count as started
         self._ahead = self.low = 0
         return rows
+
+    def put_back(self, rows: Sequence[Row]) -> None:
+        """Queue again what was to leave, and could not be given back."""
+        self.queue.extend(rows)
+        self._taken += len(rows)
 
     def close(self) -> list[Row]:
         """Start nothing more; answers what was queued and not started, still held."""

@@ -270,14 +270,14 @@ class Recovery:
                 del self._claimed[entry_id]
                 self._pace.withdrawn(entry_id)
             else:
-                self._holdings.queue.append(row)
+                self._holdings.put_back([row])
 
     async def _share(self) -> None:
         """Give back what was read ahead, if nothing is started any more: all slots are busy with
         long jobs."""
         rows = self._holdings.surrender()
         if rows and not await self._reader.give_back(rows):
-            self._holdings.queue.extend(rows)
+            self._holdings.put_back(rows)
 
 
 def _is_behind(entry_id: bytes, last: bytes) -> bool:
