@@ -57,6 +57,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False  # the queue is paused: it starts nothing new
     slots: int = 0  # that live; as many as `concurrency`
     slots_limit: int = 0
+    slots_kept: int = 0  # by handlers that were given up and have not ended
+    slots_full_s: float = 0.0  # for how long all of them have been
     running: int = 0  # handlers
     queued: int = 0  # read ahead, not started
     held: int = 0  # all that is pending under our name, as far as we know
@@ -96,6 +98,11 @@ def _stalled(health: Health) -> str | None:
             return f"{name} has {state}, and nothing in this process begins it again"
     if health.slots_limit and not health.slots:
         return f"all {health.slots_limit} slots have ended: nothing is started"
+    if health.slots_full_s > STALLED_S:
+        return (
+            f"all {health.slots_limit} slots have been kept for {health.slots_full_s:.0f} s by "
+            "handlers that were given up and have not ended: nothing is started"
+        )
     if health.threads_full_s > STALLED_S:
         return (
             f"all {health.threads_limit} threads have been kept for {health.threads_full_s:.0f} s "
@@ -147,6 +154,11 @@ def _problems(health: Health) -> tuple[str, ...]:
         problems.append(
             f"all {health.threads_limit} threads are kept by functions that were given up and "
             "have not ended: nothing is started"
+        )
+    if health.slots_kept and health.slots_kept >= health.slots_limit:
+        problems.append(
+            f"all {health.slots_limit} slots are kept by handlers that were given up and have not "
+            "ended: nothing is started; does a handler swallow its cancellation?"
         )
     if health.state == "running" and health.slots < health.slots_limit:
         problems.append(

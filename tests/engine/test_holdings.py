@@ -80,3 +80,13 @@ async def test_what_was_left_to_others_does_not_count_as_started() -> None:
     holdings.put_back(left)
     assert (len(holdings.queue), holdings.places()) == (8, 0)
     holdings.close()
+
+
+async def test_suspects_are_started_in_the_order_in_which_they_were_claimed() -> None:
+    holdings = Holdings(concurrency=1)
+    holdings.take([[b"9-0", []]])
+    for entry_id in (b"2-0", b"1-0"):
+        holdings.take_suspects([[entry_id, [], 0, 1]])
+    assert holdings.queued_suspects() == [b"2-0", b"1-0"]
+    assert [row[0] for row in holdings.queue] == [b"2-0", b"1-0", b"9-0"]
+    holdings.close()

@@ -168,6 +168,46 @@ async def test_one_that_does_not_end_fails_all_the_same_and_ends_for_nobody(
     assert desk.dead() == []
 
 
+@pytest.mark.parametrize("why", ["limit", "lease"])
+async def test_health_tells_of_handlers_that_were_given_up_and_keep_all_slots(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr(limit, "GRACE_S", 0.1)
+    over, runs = asyncio.Event(), []
+
+    async def handler(job: Job) -> None:
+        runs.append(job.data)
+        while job.data == "hangs" and not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                pass
+
+    limits = {"time_limit_ms": 60} if why == "limit" else {"claim_min_idle_ms": 300}
+    options = {"concurrency": 2, "max_attempts": 1, **limits}
+    async with desk.queue() as queue, desk.working(handler, **options) as worker:
+        await queue.add_bulk([{"name": "", "data": "hangs"}] * 2)
+        await eventually(lambda: len(runs) == 2)
+        if why == "lease":
+            ids = [row["message_id"] for row in desk.pending()]
+            desk.redis.xclaim(desk.keys.stream, "default", "thief", 0, ids)
+            desk.redis.xack(desk.keys.stream, "default", *ids)
+        await eventually(lambda: worker.health().slots_kept == 2)
+        [problem] = worker.health().problems
+        assert problem.startswith("all 2 slots are kept by handlers that were given up")
+        assert worker.health().stalled is None
+        consumer = worker._consumer
+        assert consumer is not None
+        for slot in consumer.pool.slots:
+            slot.void_since -= STALLED_S
+        assert "all 2 slots have been kept for 30 s" in (worker.health().stalled or "")
+        over.set()
+        await queue.add("", "runs")
+        await eventually(lambda: runs[2:] == ["runs"])
+        await eventually(lambda: worker.health().healthy)
+        assert worker.health().stalled is None
+
+
 async def test_a_plain_function_fails_in_time_and_keeps_its_thread_until_it_ends(
     desk: Desk,
 ) -> None:

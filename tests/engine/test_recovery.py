@@ -185,6 +185,44 @@ async def test_an_earlier_run_under_our_name_had_read_ahead_too(desk: Desk) -> N
     assert sorted(hall.runs) == [(f"left-{number:02}", int(number == 0)) for number in range(6)]
 
 
+async def test_what_a_living_worker_has_given_back_leaves_its_record_alone(desk: Desk) -> None:
+    """It would be taken for dead, and what it starts from now on for read ahead."""
+    hall = Hall()
+    hall.let_go("*")
+    [entry_id] = left_by(desk, 1, "living")
+    record = wire.pack_started(2, 2, [])
+    desk.redis.hset(desk.keys.started.decode(), "living", record.decode())
+    stream = desk.keys.stream
+    desk.redis.xclaim(stream, "default", "living", 0, [entry_id], idle=2**31 - 1, justid=True)
+    async with desk.working(hall, claim_min_idle_ms=LEASE):
+        await desk.settled()
+        assert desk.redis.hget(desk.keys.started, "living") == record
+    assert hall.runs == [("left-00", 1)]
+
+
+async def test_what_an_earlier_run_left_hides_nothing_that_this_one_starts(desk: Desk) -> None:
+    """They lie in front of it: both count, or its own jobs would pass for read ahead."""
+    hall = Hall()
+    left_by(desk, 5, "mine")
+    options = {"concurrency": 3, "ack_batch": 1, "claim_min_idle_ms": 600}
+    async with desk.working(hall, consumer_id="mine", **options) as worker:
+        await eventually(lambda: len(hall.inside) == 1)
+        desk.put("other")
+        await eventually(lambda: "other" in hall.inside)
+
+        def told() -> wire.Started | None:
+            return wire.unpack_started(desk.redis.hget(desk.keys.started, "mine") or b"")
+
+        def agrees() -> bool:
+            found, left = told(), worker.health().suspects
+            return found is not None and found.slots == 3 + left
+
+        await eventually(lambda: worker.health().suspects and agrees())
+        hall.let_go("*")
+        await desk.settled()
+        await eventually(lambda: (found := told()) is not None and found.slots == 3)
+
+
 async def test_a_worker_writes_down_what_it_has_started(desk: Desk) -> None:
     hall = Hall()
     options = {"consumer_id": "me", "claim_min_idle_ms": LEASE, "concurrency": 3, "ack_batch": 7}

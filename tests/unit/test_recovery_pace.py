@@ -172,6 +172,13 @@ def test_a_suspect_that_was_withdrawn_proves_nothing() -> None:
     assert shift.go() == 0
 
 
+def test_what_waits_for_a_slot_is_not_proved() -> None:
+    shift = Shift(suspects(3))
+    assert shift.go() == 1
+    shift.pace.postponed([shift.running[0].entry_id, b"another"], MARK_S - 1)
+    assert [shift.go(2 * MARK_S - 2), shift.go(2 * MARK_S - 1)] == [0, 2]
+
+
 def test_what_is_over_is_forgotten() -> None:
     shift = Shift(suspects(3))
     for _ in range(3):

@@ -22,6 +22,7 @@ def checkup(consumer: Consumer) -> Health:
         consumer.lease,
     )
     now = asyncio.get_running_loop().time()
+    slots_kept, slots_full_s = consumer.pool.kept()
     tasks = {name: _state(task) for name, task in consumer.tasks.items()}
     tasks["lease"] = "running" if lease.alive else "ended"
     block_s = options.read.block_ms / 1000
@@ -47,6 +48,8 @@ def checkup(consumer: Consumer) -> Health:
             paused=reader.brake.paused,
             slots=consumer.pool.alive if consumer.pool.begun else options.concurrency,
             slots_limit=options.concurrency,
+            slots_kept=slots_kept,
+            slots_full_s=slots_full_s,
             running=len(consumer.pool.running),
             queued=len(consumer.holdings.queue),
             held=len(consumer.holdings.ids),

@@ -124,7 +124,7 @@ class Consumer:
             self._held,
             self._lost,
             self._run_now,
-            options.concurrency,
+            lambda: options.concurrency + len(self.reader.left_over),
             options.settle.batch,
         )
         self.recovery = Recovery(

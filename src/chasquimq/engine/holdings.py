@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 
 from chasquimq.store import Row
 
@@ -116,10 +117,17 @@ class Holdings:
             return []  # claimed while we were stopping: given back with all that is pending
         new = self.keep(rows)
         self._suspects.update([row[0] for row in new])
+        before = len(self.queued_suspects())
+        self.queue.rotate(-before)
         self.queue.extendleft(reversed(new))
+        self.queue.rotate(before)
         self._taken += len(new)
         self.wake()
         return new
+
+    def queued_suspects(self) -> list[bytes]:
+        """Those that have not been started, and come before all else."""
+        return [row[0] for row in takewhile(_is_suspect, self.queue)]
 
     def withdraw(self, row: Row) -> bool:
         """Take a suspect out of the queue if it is still there; it stays held."""
@@ -280,3 +288,7 @@ class Holdings:
             self._ahead = min(MAX_AHEAD, int(rate * AHEAD_S))
         self._started, self._measured_at = started, now
         self.low = self._ahead // 2
+
+
+def _is_suspect(row: Row) -> bool:
+    return len(row) > 2

@@ -41,12 +41,13 @@ class Lease:
         held: Callable[[], list[bytes]],
         lost: Callable[[list[bytes]], None],
         running: Callable[[], list[bytes]],
-        slots: int,
+        slots: Callable[[], int],
         acks: int,
     ) -> None:
         """`held`, and which of it is `running`: asked in the other thread. Of what we hold only
         the first entries have been started: one for each of the `slots`, and as many more as there
-        are `acks` that are gathered and not written yet."""
+        are `acks` that are gathered and not written yet. Asked as well: in front of those may lie
+        what an earlier run under our name left."""
         self.renewed_at = time.monotonic()
         self.steady_since: float | None = None
         self._gone: frozenset[bytes] = frozenset()  # what the last renewal found to be lost
@@ -135,7 +136,7 @@ class Lease:
         """What we have started, for those who find us dead."""
         self._seen = {one: self._seen.get(one, now) for one in self._running()}
         runs = [(one, int((now - since) * 1000)) for one, since in self._seen.items()]
-        return wire.pack_started(self._slots, self._acks, runs)
+        return wire.pack_started(self._slots(), self._acks, runs)
 
     async def _renew(self, link: Link) -> None:
         began = time.monotonic()

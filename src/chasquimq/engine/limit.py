@@ -22,7 +22,10 @@ GRACE_S = 5.0
 class Slot:
     """One worker's place: what runs there now, and what befell it from outside."""
 
-    __slots__ = ("begun", "cancelled", "due", "expired", "opened", "row", "task", "trace", "void")
+    __slots__ = (
+        *("begun", "cancelled", "due", "expired", "opened", "row", "task", "trace", "void"),
+        "void_since",
+    )
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
@@ -33,6 +36,7 @@ class Slot:
         self.due = 0.0  # 0: no limit
         self.cancelled = False  # by us, and not by a stop
         self.void = False  # however it ends, it counts no longer
+        self.void_since = 0.0
         self.expired: TimeLimitError | None = None
 
     def limit(self, now: float, limit_s: float) -> None:
@@ -46,6 +50,10 @@ class Slot:
         self.cancelled = True
         self.opened[4].lease_lost = True
         self.task.cancel()
+
+    def give_up(self, now: float) -> None:
+        self.void = True
+        self.void_since = now
 
     def recover(self) -> None:
         """The handler has ended, and its worker lives on."""
@@ -84,5 +92,5 @@ class Limits:
             slot.due = now + GRACE_S
             slot.cancel()
             return
-        slot.void = True
+        slot.give_up(now)
         self._give_up(slot, int((now - slot.begun) * 1e6))

@@ -117,13 +117,20 @@ class Pool:
         """The deliveries whose handlers have not ended, or were cut off. Other threads may ask."""
         return [row for slot in self.slots if (row := slot.row) is not None]
 
+    def kept(self) -> tuple[int, float]:
+        """How many slots are kept by handlers that were given up and have not ended; and for how
+        long all of them have been."""
+        since = [slot.void_since for slot in self.slots if slot.void and slot.row is not None]
+        full = len(since) == len(self.slots)
+        return len(since), time.perf_counter() - max(since) if full else 0.0
+
     def cancel(self, lost: Container[bytes]) -> set[bytes]:
         """Stop the handlers of deliveries that are no longer ours; their outcome is void. Answers
         which they are, without those that were told before."""
         stopped = set()
         for slot in self.slots:
             if slot.row is not None and slot.row[0] in lost and not slot.void:
-                slot.void = True
+                slot.give_up(time.perf_counter())
                 slot.cancel()
                 stopped.add(slot.row[0])
         return stopped

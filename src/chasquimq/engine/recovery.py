@@ -99,6 +99,9 @@ class Recovery:
             if after == FIRST:
                 break
         self._reader.left_over = {one.entry_id for one in self._own}
+        if self._own:
+            # Until our leases write another one: what we start lies behind these.
+            await self._jobs.forget_started()
 
     async def run(self) -> None:
         while not self._stopped:
@@ -137,6 +140,9 @@ class Recovery:
         not_after_ms = await self._soon_ms()
         for _ in range(PAGES):
             page = await self._jobs.abandoned(self._lease_ms, self._after)
+            # What an earlier run under our name left is listed, too: we know of it.
+            rows = [row for row in page.rows if row[0] not in self._reader.left_over]
+            page = page._replace(rows=rows)
             self._others = await self._sort_out(page, self._lease_ms, not_after_ms)
             self._after = FIRST if self._others else page.after
             if self._after == FIRST:
@@ -146,10 +152,14 @@ class Recovery:
     async def _sort_out(self, page: Abandoned, idle_ms: int, not_after_ms: int) -> list[Suspect]:
         """Put back what had only been read ahead; answers the rest."""
         suspects: list[Suspect] = []
-        for consumer, rows in groupby(sorted(page.rows, key=itemgetter(1)), itemgetter(1)):
+        for consumer, pending in groupby(sorted(page.rows, key=itemgetter(1)), itemgetter(1)):
             record = page.records.get(consumer, b"")
             started = wire.unpack_started(record)
-            upto = await self._started_upto(consumer, record, started)
+            rows = list(pending)
+            upto: wire.Upto | None = ALL
+            # A consumer that lives may have given back others, and nothing else of it is silent.
+            if any(deliveries == 1 and idle < GIVEN_BACK_MS for *_, idle, deliveries in rows):
+                upto = await self._started_upto(consumer, record, started)
             if upto is None:
                 continue
             ahead: dict[bytes, Suspect] = {}
@@ -204,6 +214,7 @@ class Recovery:
             async with reader.turn:
                 waiting = [*self._own, *self._others]
                 places = min(holdings.places(), reader.left())
+                self._pace.postponed(holdings.queued_suspects(), self._loop.time())
                 chosen = self._pace.choose(waiting, self._loop.time(), places)
                 if not chosen:
                     return
@@ -269,6 +280,7 @@ class Recovery:
             if await self._reader.give_back([row]):
                 del self._claimed[entry_id]
                 self._pace.withdrawn(entry_id)
+                self._looked_at = float("-inf")  # it waits again, and others may wait for it
             else:
                 self._holdings.put_back([row])
 

@@ -70,6 +70,12 @@ class Pace:
         self._doubtful.add(suspect.entry_id)
         self._begun.setdefault(suspect.consumer, now)
 
+    def postponed(self, entry_ids: Iterable[bytes], now: float) -> None:
+        """These have not been started yet, after all: there was no slot for them."""
+        for entry_id in entry_ids:
+            if entry_id in self._runs:
+                self.started(self._runs[entry_id].suspect, now)
+
     def ended(self, entry_id: bytes) -> None:
         """It was settled, and its worker lives."""
         self._prove(entry_id)
