@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from chasquimq import Job
@@ -25,6 +26,24 @@ async def test_it_takes_back_what_it_left_without_waiting_for_a_lease(desk: Desk
         await desk.settled()
     assert seen == [f"job-{number:02} 1" for number in range(30)]  # the lost run was counted
     assert desk.pending() == []
+
+
+async def test_it_does_not_wait_for_its_next_look_at_what_others_left(desk: Desk) -> None:
+    """Right at the start no slot is free yet."""
+    seen: list[str] = []
+
+    async def handler(job: Job) -> None:
+        seen.append(job.id)
+
+    desk.put("left")
+    desk.abandon(1, "worker-1")
+    worker = desk.worker(handler, consumer_id="worker-1", claim_min_idle_ms=LEASE)
+    read = msgspec.structs.replace(worker._options.read, claim_every_ms=LEASE)
+    worker._options = msgspec.structs.replace(worker._options, read=read)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(worker.run())
+        await eventually(lambda: seen == ["left"])
+        await worker.close()
 
 
 async def test_what_others_hold_is_left_alone(desk: Desk) -> None:

@@ -264,10 +264,10 @@ class Recovery:
 
     def _until_next_change(self) -> float:
         now = self._loop.time()
+        # What we left ourselves nobody else takes up: it waits for a free slot only.
+        wait_s = min(self._every_s, AGAIN_S) if self._own else self._every_s
         change_at = self._pace.next_change(now) if self.waiting else None
-        if change_at is None:
-            return self._every_s
-        return min(change_at - now + 0.001, self._every_s)
+        return wait_s if change_at is None else min(change_at - now + 0.001, wait_s)
 
     # -- giving back -----------------------------------------------------------------------------
 
