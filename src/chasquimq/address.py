@@ -13,6 +13,8 @@ the others with the server that is the right one now (`topology.py`).
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 import ssl
 from collections.abc import Awaitable, Callable
@@ -26,6 +28,8 @@ from chasquimq.config import refuse_unknown
 from chasquimq.errors import AccessError, ArgumentError, ConfigError
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
 SENTINEL_PORT = 26379
@@ -43,6 +47,7 @@ _CURES = {
     **dict.fromkeys((9, 10), "renew it, or look at the clocks"),
     **dict.fromkeys((62, 64), "connect to a name that stands in it"),
 }
+_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _NO_PORT = -1
 # `redis` may be the name of a host: what follows must not be a database alone, as in `redis:/0`.
 _MAIMED = re.compile(r"(redis|rediss|unix)(\+\w+)?(:/|//)(?!\d*$)")
@@ -141,24 +146,45 @@ class Address(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, endpoint=endpoint, kind="server", places=(), key="")
 
     def ssl_context(self) -> ssl.SSLContext | None:
+        """What to speak TLS with now. Asked before every connect: files that were renewed are read
+        again. While they cannot be, as when one of them is half written, or the key is not yet that
+        of the certificate, what they held before serves on."""
         if not self.tls:
             return None
+        files = (self.ca_file, self.cert_file, self.key_file)
+        seen, kept = _seen(files), _kept.get((*files, self.insecure))
+        if kept is not None and kept.seen == seen:
+            kept.warned = False
+            return kept.context
         try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if self.cert_file is not None:
-                context.load_cert_chain(self.cert_file, self.key_file)
-        except OSError as error:
-            raise ConfigError(f"cannot load the TLS files for {self}: {error}") from None
+            context = self._new_context()
+        except (OSError, ValueError) as error:
+            trouble = f"cannot load the TLS files for {self}: {error}"
+        else:
+            _kept[*files, self.insecure] = _Kept(context, seen)
+            return context
+        if kept is None:
+            raise ConfigError(trouble)
+        if not kept.warned:
+            kept.warned = True
+            log.warning("%s; what they held before serves on, and they are tried again", trouble)
+        return kept.context
+
+    def _new_context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.cert_file is not None:
+            context.load_cert_chain(self.cert_file, self.key_file)
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
 
     def __str__(self) -> str:
-        """The URL without its secret, fit for messages and logs."""
-        secret = ":***" if self.password is not None else ""
-        who = f"{self.username or ''}{secret}@" if self.username or secret else ""
-        return self._url(who)
+        """The URL without its secret, fit for messages and logs. A user without a password may be
+        a password that lacks its colon."""
+        if self.password is not None:
+            return self._url(f"{self.username or ''}:***@")
+        return self._url("***@" if self.username else "")
 
     def without_secret(self, username: str | None) -> str:
         """The whole URL, options and all, without a password: to be read again by `read_url`."""
@@ -189,8 +215,9 @@ class Address(msgspec.Struct, frozen=True):
         return f"Address({self})"
 
 
-def read_url(url: str, *, tls: bool = False) -> Address:
-    """Read a URL; `tls=True` asks for TLS whatever the scheme says."""
+def read_url(url: str, *, tls: bool = False, secret_elsewhere: bool = False) -> Address:
+    """Read a URL; `tls=True` asks for TLS whatever the scheme says. `secret_elsewhere`: somebody
+    else knows the password, so that the URL may name a user alone."""
     given: object = url
     if not isinstance(given, str):
         kind = "None" if given is None else type(given).__name__  # bytes may hold a password
@@ -198,6 +225,8 @@ def read_url(url: str, *, tls: bool = False) -> Address:
             f"redis_url is a str such as 'redis://127.0.0.1:6379/0', got {kind}; leave it out for "
             f"{DEFAULT_URL}"
         )
+    if not is_text(url):
+        raise _bad(url, "holds a half of a character; write it in UTF-8")
     if not _SCHEME.match(url):
         if _MAIMED.match(url):
             raise _bad(url, _SCHEMES)
@@ -213,8 +242,15 @@ def read_url(url: str, *, tls: bool = False) -> Address:
     if scheme not in ("redis", "rediss") and parts.scheme != "unix":
         raise _bad(url, _SCHEMES)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    tls = tls or scheme == "rediss"
+    if not secret_elsewhere and _is_lone(parts):
+        where = "/path/to.sock" if scheme == "unix" else "host"
+        good = f"{parts.scheme}://:password@{where}, or {parts.scheme}://user:password@{where}"
+        raise _bad(
+            url, f"has a user without a password, or a password without a colon; write {good}"
+        )
     if kind in ("sentinel", "cluster"):
-        return _read_places(url, parts, options, kind, tls=tls or scheme == "rediss")
+        return _read_places(url, parts, options, kind, tls=tls)
     if kind:
         raise _bad(url, _SCHEMES)
     port = _port(parts)
@@ -225,6 +261,8 @@ def read_url(url: str, *, tls: bool = False) -> Address:
         if parts.hostname or not parts.path:
             raise _bad(url, "names no socket; write three slashes, as in unix:///path/to.sock")
         refuse_unknown(options, ("db",), f"the address {hide(url)}")
+        if tls:
+            raise _bad(url, "is a unix socket, which has no TLS; leave out tls=True")
         endpoint = Endpoint("", 0, unquote(parts.path))
         return Address(endpoint, _db(options.get("db", ""), url), username, password)
     if "db" in options:
@@ -235,8 +273,8 @@ def read_url(url: str, *, tls: bool = False) -> Address:
         _db(parts.path.strip("/"), url),
         username,
         password,
-        tls=tls or scheme == "rediss",
-        **_tls_files(options),
+        tls=tls,
+        **_tls_files(options, url, tls=tls),
     )
 
 
@@ -293,7 +331,7 @@ def _read_places(
         service=unquote(service),
         sentinel_username=options.get("sentinel_username"),
         sentinel_password_env=options.get("sentinel_password_env"),
-        **_tls_files(options),
+        **_tls_files(options, url, tls=tls),
     )
 
 
@@ -329,6 +367,12 @@ def _may_be_asked_for(host: str) -> bool:
         return False
 
 
+def _is_lone(parts: SplitResult) -> bool:
+    """Whether somebody is named, and no password."""
+    user, _, secret = parts.netloc.rpartition("@")[0].partition(":")
+    return bool(user) and not secret
+
+
 def _login(username: str | None, password: str | None) -> tuple[str | None, Secret | None]:
     user = unquote(username) if username else None
     return user, Secret(unquote(password)) if password else None
@@ -341,13 +385,60 @@ class _Files(TypedDict):
     insecure: bool
 
 
-def _tls_files(options: dict[str, str]) -> _Files:
+def _tls_files(options: dict[str, str], url: str, *, tls: bool) -> _Files:
+    named = [name for name in _TLS_OPTIONS if name in options]
+    if named and not tls:
+        scheme = url.partition("://")[0].lower().replace("redis", "rediss", 1)
+        raise _bad(url, f"asks by {named[0]} for TLS, and is plain TCP; write {scheme}://")
+    for name in named:
+        if not options[name]:
+            raise _bad(url, f"has nothing behind {name}=")
+    if "ssl_keyfile" in options and "ssl_certfile" not in options:
+        raise _bad(url, "has a key and no certificate; add ssl_certfile=/path")
+    insecure = options.get("insecure", "no").lower()
+    if insecure not in _YES + _NO:
+        raise _bad(url, "must say insecure=true, or leave it out")
     return {
         "ca_file": options.get("ssl_ca_certs"),
         "cert_file": options.get("ssl_certfile"),
         "key_file": options.get("ssl_keyfile"),
-        "insecure": options.get("insecure", "").lower() in ("1", "true", "yes"),
+        "insecure": insecure in _YES,
     }
+
+
+class _Kept:
+    """A context, its files as they were before it was made, and whether it was told that what they
+    are now cannot be loaded."""
+
+    __slots__ = ("context", "seen", "warned")
+
+    def __init__(self, context: ssl.SSLContext, seen: object) -> None:
+        self.context = context
+        self.seen = seen
+        self.warned = False
+
+
+# Of this process, by files and `insecure`. A child makes its own: as it was forked, another thread
+# may have been at work with ours.
+_kept: dict[tuple[str | None, str | None, str | None, bool], _Kept] = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_kept.clear)
+
+
+def _seen(files: tuple[str | None, ...]) -> list[tuple[int, ...] | None]:
+    """What changes whenever a file does, in its place or behind a link to it."""
+    if files[0] is None:  # the system's authorities
+        system = ssl.get_default_verify_paths()
+        files = (system.cafile, system.capath, *files)
+    return [_stamp(file) for file in files if file is not None]
+
+
+def _stamp(file: str) -> tuple[int, ...] | None:
+    try:
+        stat = os.stat(file)
+    except (OSError, ValueError):  # the second: no path at all
+        return None
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def distrust(who: object, error: ssl.SSLCertVerificationError) -> AccessError:
@@ -377,6 +468,14 @@ def _hidden(option: re.Match[str]) -> str:
 
 def _bad(url: str, why: str) -> ConfigError:
     return ConfigError(f"redis_url {hide(url)!r} {why}")
+
+
+def is_text(url: str) -> bool:
+    try:
+        url.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _db(text: str, url: str) -> int:

@@ -106,7 +106,8 @@ class Queue(Care):
             events=events,
             connect=connect,
         )
-        self._dialer = Dialer(read_url(redis_url, tls=tls), credential_provider, connect)
+        address = read_url(redis_url, tls=tls, secret_elsewhere=credential_provider is not None)
+        self._dialer = Dialer(address, credential_provider, connect)
         # Who waits for results as the same user at the same place may share a connection.
         self._place = (name, self._dialer.address, id(credential_provider), connect)
         self._forced = dialect

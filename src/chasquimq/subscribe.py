@@ -80,7 +80,8 @@ class QueueEvents:
         refuse_unknown(self._wanted or (), KNOWN, "QueueEvents(events=...)")
         self._names = _several("names", names)
         connect = given(ConnectOptions, max_retries=reconnect_max_attempts)
-        self._dialer = Dialer(read_url(redis_url, tls=tls), credential_provider, connect)
+        address = read_url(redis_url, tls=tls, secret_elsewhere=credential_provider is not None)
+        self._dialer = Dialer(address, credential_provider, connect)
         self._rows: deque[Event] = deque()  # read, and not yet handed out
         self._link: Link | None = None
         self._ahead: asyncio.Future[list[Event]] | None = None  # the read that is on its way

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import socket
 import ssl
 import time
 from collections import Counter
@@ -28,6 +29,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from chasquimq import alert
 from chasquimq.address import Endpoint, distrust
 from chasquimq.errors import (
     AccessError,
@@ -340,7 +342,11 @@ def _asking(address: Address, place: Endpoint, login: Credentials, command: str)
         log.warning("%s: %s", who, shown(str(error)))
         raise StoreUnavailableError(f"{place}: {shown(str(error))}") from None
     except (redis.RedisError, OSError) as error:
-        _raise_if_untrusted(error, who)
+        _raise_if_untrusted(address, error, who)
+        if not isinstance(error, (redis.TimeoutError, TimeoutError)):
+            learned = alert.listen(address, place, who)
+            if learned is not None:
+                raise learned from None
         raise StoreUnavailableError(f"{place}: {shown(str(error))}") from None
     except ChasquiError:
         raise
@@ -373,22 +379,35 @@ class _Line:
 
 def _client(address: Address, place: Endpoint, login: Credentials) -> _Line:
     redis = _library()
-    kind = redis.SSLConnection if address.tls else redis.Connection
     no_retries = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
-    return _Line(kind(retry=no_retries, **connection_options(address, place, login)))
+    connection = redis.Connection(retry=no_retries, **_options(place, login))
+    context = address.ssl_context()
+    if context is not None:  # ours, which knows what to do with files that are being renewed
+        plain = connection._connect
+        connection._connect = lambda: _encrypted(plain(), context, place)
+    return _Line(connection)
 
 
-def connection_options(address: Address, place: Endpoint, login: Credentials) -> dict[str, Any]:
-    """For a connection of redis-py to one place, of either kind."""
-    tls: dict[str, Any] = {}
+def async_connection(address: Address, place: Endpoint, login: Credentials) -> Any:
+    """The same for event loops. Whoever waits for its answers limits that."""
+    redis = _library()
+    from redis import asyncio as redis_asyncio
+    from redis.asyncio.retry import Retry
+
+    kind, options = redis_asyncio.Connection, _options(place, login) | {"socket_timeout": None}
     if address.tls:
-        tls = {
+        kind = redis_asyncio.SSLConnection
+        options |= {
             "ssl_ca_certs": address.ca_file,
             "ssl_certfile": address.cert_file,
             "ssl_keyfile": address.key_file,
         }
         if address.insecure:
-            tls |= {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
+            options |= {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
+    return kind(retry=Retry(redis.backoff.NoBackoff(), 0), **options)
+
+
+def _options(place: Endpoint, login: Credentials) -> dict[str, Any]:
     return {
         "host": place.host,
         "port": place.port,
@@ -399,19 +418,7 @@ def connection_options(address: Address, place: Endpoint, login: Credentials) ->
         # Raw replies: a list is what every version of the library hands through.
         "protocol": 2,
         "driver_info": None,  # it would introduce itself by a command that users need not have
-        **tls,
     }
-
-
-def async_connection(address: Address, place: Endpoint, login: Credentials) -> Any:
-    """The same for event loops. Whoever waits for its answers limits that."""
-    redis = _library()
-    from redis import asyncio as redis_asyncio
-    from redis.asyncio.retry import Retry
-
-    kind = redis_asyncio.SSLConnection if address.tls else redis_asyncio.Connection
-    options = connection_options(address, place, login) | {"socket_timeout": None}
-    return kind(retry=Retry(redis.backoff.NoBackoff(), 0), **options)
 
 
 def refusals() -> type[Exception]:
@@ -420,11 +427,23 @@ def refusals() -> type[Exception]:
     return refused
 
 
-def _raise_if_untrusted(error: BaseException | None, who: str) -> None:
-    """A certificate that was refused is no outage: asking the next would hide it."""
+def _encrypted(raw: socket.socket, context: ssl.SSLContext, place: Endpoint) -> ssl.SSLSocket:
+    try:
+        return context.wrap_socket(raw, server_hostname=place.host)
+    except BaseException:
+        raw.close()
+        raise
+
+
+def _raise_if_untrusted(address: Address, error: BaseException | None, who: str) -> None:
+    """A certificate that was refused, theirs or ours, is no outage: asking the next would hide
+    it."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             raise distrust(who, error) from None
+        refused = alert.turned_away(address, who, error)
+        if refused is not None:
+            raise refused from None
         error = error.__cause__ or error.__context__
 
 

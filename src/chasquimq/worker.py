@@ -170,7 +170,8 @@ class Worker:
         )
         self._at_default, self._tls = redis_url == DEFAULT_URL, tls
         self._provider = credential_provider
-        address = read_url(redis_url, tls=tls)
+        elsewhere = credential_provider is not None
+        address = read_url(redis_url, tls=tls, secret_elsewhere=elsewhere)
         self._dialer = Dialer(address, credential_provider, self._options.connect)
 
     @suggesting
@@ -210,7 +211,8 @@ class Worker:
             check_text("consumer_id", consumer_id)
             self._consumer_id, self._stable = consumer_id, True
         if redis_url is not None and self._at_default:
-            address = read_url(redis_url, tls=self._tls)
+            elsewhere = self._provider is not None
+            address = read_url(redis_url, tls=self._tls, secret_elsewhere=elsewhere)
             self._dialer = Dialer(address, self._provider, self._options.connect)
 
     @property

@@ -33,6 +33,6 @@ def read(url: str) -> str:
     except ConfigError as error:
         said = "".join(traceback.format_exception(error)[-1:]) + repr(error)
         return said + hide(url)
-    again = read_url(address.without_secret(address.username))
+    again = read_url(address.without_secret(address.username), secret_elsewhere=True)
     assert msgspec.structs.replace(again, password=address.password) == address
     return f"{address} {address!r} {address.password!r} {hide(url)}"

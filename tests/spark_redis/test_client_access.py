@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import traceback
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,7 +20,7 @@ from chasquimq.server import Server
 from chasquimq.spark.client import Client
 from tests.servers import DialectServer
 from tests.store.puppet import command, puppet
-from tests.store.test_tls import Authority, secured
+from tests.store.test_tls import VERSIONS, Authority, Mounted, secured, strict
 
 QUICK = ConnectOptions(timeout_ms=5_000, reply_ms=5_000, retry_ms=5, max_retry_ms=50)
 PASSWORD = "c4nary p@ss:w/?#rd%"  # not a secret
@@ -36,14 +38,19 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
-def ask(url: str, options: ConnectOptions = QUICK) -> bytes:
-    with Client(read_url(url), ["counts"], options, patience_s=0.1) as client:
+def ask(url: str, options: ConnectOptions = QUICK, patience_s: float = 0.1) -> bytes:
+    with Client(read_url(url), ["counts"], options, patience_s=patience_s) as client:
         return bytes(client.ask("ECHO", "well"))
 
 
-def refusal(url: str, kind: type[ChasquiError], options: ConnectOptions = QUICK) -> str:
+def refusal(
+    url: str,
+    kind: type[ChasquiError],
+    options: ConnectOptions = QUICK,
+    patience_s: float = 0.1,
+) -> str:
     with pytest.raises(kind) as refused:
-        ask(url, options)
+        ask(url, options, patience_s)
     told = "".join(traceback.format_exception(refused.value))
     for secret in (PASSWORD, ENCODED, "wr0ng"):
         assert secret not in told
@@ -159,6 +166,79 @@ def test_a_server_that_does_not_speak_tls_is_not_spoken_to_in_the_clear(
     assert "nobody answers in TLS" in told or "SSL" in told
     seen = own_server.client().info("commandstats")
     assert not any("auth" in name for name in seen)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("fault", ["none", "authority", "time"])
+def test_a_certificate_of_ours_that_is_refused_is_no_reason_to_try_again(
+    authority: Authority, tmp_path: Path, version: str, fault: str
+) -> None:
+    signer = Authority(tmp_path) if fault == "authority" else authority
+    over = datetime(2020, 1, 1, tzinfo=UTC) if fault == "time" else None
+    signed, key = signer.certificate("client", until=over)
+    with strict(authority, authority.certificate("localhost"), version) as url:
+        url = url.replace(":canary@", f":{ENCODED}@")
+        if fault == "none":
+            told = refusal(url, AccessError, patience_s=30)
+            assert "a certificate of ours, and none was presented" in told
+        else:
+            more = f"&ssl_certfile={signed}&ssl_keyfile={key}"
+            told = refusal(url + more, AccessError, patience_s=30)
+            said = "unknown ca" if fault == "authority" else "certificate expired"
+            assert f"refused our certificate {signed} ({said})" in told
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_plain_tcp_to_a_port_of_tls_is_no_reason_to_try_again(
+    authority: Authority, version: str
+) -> None:
+    with strict(authority, authority.certificate("localhost"), version) as url:
+        plain = url.partition("?")[0].replace("rediss://:canary@", f"redis://:{ENCODED}@")
+        told = refusal(plain, StoreError, patience_s=30)
+    assert "speaks TLS, and was greeted in plain TCP; write rediss://" in told
+
+
+async def test_an_alert_in_answer_to_plain_tcp() -> None:
+    async def alert(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"\x15\x03\x01\x00\x02\x02\x46")
+
+    async with puppet(alert) as server:
+        told = await asyncio.to_thread(refusal, server.url, StoreError, patience_s=30)
+    assert "write rediss://" in told
+
+
+@pytest.mark.parametrize("how", ["in place", "renamed", "links"])
+async def test_renewed_certificates_are_read_by_the_next_connect(
+    dialect_server: DialectServer,
+    authority: Authority,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    how: str,
+) -> None:
+    shown: list[int] = []
+    mounted = Mounted(tmp_path / "mounted", how)
+    number = mounted.renew(authority)
+    async with secured(
+        dialect_server.server, authority.certificate("localhost"), authority.ca, shown=shown
+    ) as port:
+        address = read_url(f"rediss://localhost:{port}?{mounted.options()}")
+
+        def again() -> int:
+            client.close()
+            assert client.ask("ECHO", "well") == b"well"
+            return shown.pop()
+
+        with Client(address, options=QUICK, patience_s=0.1) as client:
+            for _ in range(2):
+                assert await asyncio.to_thread(again) == number
+                os.truncate(mounted.folder / "tls.key", 7)
+                assert await asyncio.to_thread(again) == number
+                assert await asyncio.to_thread(again) == number
+                assert caplog.text.count("cannot load the TLS files") == 1
+                caplog.clear()
+                number = mounted.renew(authority)
+            assert await asyncio.to_thread(again) == number
 
 
 def test_files_of_tls_that_are_not_there_name_the_address_alone(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import errno
 import logging
 import ssl
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -335,6 +336,109 @@ async def test_trouble_of_a_provider_is_not_told_of_redis(
         await Dialer(address, provider).dial()
     assert told in str(caught.value)
     assert CANARY not in str(caught.value)
+
+
+async def soon(answer: Any) -> Any:
+    return answer
+
+
+def one_by_one(place: str | None) -> Iterator[str | None]:
+    yield from (None, CANARY)
+
+
+async def one_by_one_soon(place: str | None) -> AsyncIterator[str | None]:
+    yield None
+    yield CANARY
+
+
+ODD: dict[str, tuple[Callable[[str | None], Any], str]] = {
+    "None": (lambda place: None, "answered None"),
+    "late None": (lambda place: soon(None), "answered None"),
+    "text": (lambda place: CANARY, "type str"),
+    "two letters": (lambda place: "Ka", "type str"),
+    "bytes": (lambda place: CANARY.encode(), "type bytes"),
+    "number": (lambda place: 31_415_926, "type int"),
+    "three": (lambda place: (None, CANARY, 3), "a tuple of 3"),
+    "one": (lambda place: [CANARY], "a list of 1"),
+    "none": (lambda place: (), "a tuple of 0"),
+    "map": (lambda place: {CANARY: 1, "b": 2}, "type dict"),
+    "set": (lambda place: {CANARY, "b"}, "type set"),
+    "pair of bytes": (lambda place: (None, CANARY.encode()), "a pair with something of type bytes"),
+    "pair of numbers": (lambda place: ("u", 31_415_926), "a pair with something of type int"),
+    "a truth": (lambda place: (True, CANARY), "a pair with something of type bool"),
+    "pair of pairs": (lambda place: ((CANARY, "b"), None), "a pair with something of type tuple"),
+    "user alone": (lambda place: (CANARY, None), "a user without a password"),
+    "half": (lambda place: (None, f"{CANARY}\ud800"), "a half of a character"),
+    "generator": (one_by_one, "type generator"),
+    "soon": (one_by_one_soon, "type async_generator"),
+    "a call": (lambda place: lambda: (None, CANARY), "type function"),
+    "await": (lambda place: soon(iter((None, CANARY))), "type tuple_iterator"),
+}
+
+
+@pytest.mark.parametrize("scheme", ["redis://", "redis+cluster://"])
+@pytest.mark.parametrize("kind", ODD)
+async def test_an_odd_answer_of_a_provider_names_it_and_what_is_wanted(
+    dialect_server: DialectServer, scheme: str, kind: str
+) -> None:
+    provider, told = ODD[kind]
+    address = read_url(dialect_server.url.replace("redis://", scheme))
+    here = Dialer(address, provider, QUICK)
+    there = here.elsewhere(asyncio.get_running_loop(), 5_000)
+    for dialer in (here, there):
+        with pytest.raises(ConfigError) as caught:
+            await dialer.dial()
+        said = str(caught.value)
+        assert told in said and said.endswith("wanted is (user, password), each a str or None")
+        name = f"{provider.__module__}.{provider.__qualname__}"
+        assert f"credential_provider {name} answered" in said
+        shown = "".join(traceback.format_exception(caught.value))
+        assert "Kanarienvogel" not in shown and "31415926" not in shown
+
+
+async def test_providers_of_other_kinds_are_named_without_what_they_hold(
+    dialect_server: DialectServer,
+) -> None:
+    def odd(secret: str, place: str | None) -> Any:
+        return secret
+
+    class Odd:
+        def __call__(self, place: str | None) -> Any:
+            return CANARY
+
+    for provider, name in ((partial(odd, CANARY), "functools.partial"), (Odd(), "Odd")):
+        dialer = Dialer(read_url(dialect_server.url), provider, QUICK)
+        with pytest.raises(ConfigError, match=f"{name} answered something of type str") as caught:
+            await dialer.dial()
+        assert "Kanarienvogel" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("answer", [("", None), ["", None], (None, "")])
+async def test_what_says_nothing_will_do(dialect_server: DialectServer, answer: Any) -> None:
+    assert await ask(dialect_server.url, "PING", provider=lambda place: answer) == b"PONG"
+
+
+async def test_odd_answers_never_end_reconnecting(
+    dialect_server: DialectServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = [provider for provider, _ in ODD.values()]
+    good = len(answers)
+
+    def provider(place: str | None) -> Any:
+        nonlocal good
+        if good == len(answers):
+            good = 0
+            return None, None
+        good += 1
+        return answers[good - 1](place)
+
+    link = Link(Dialer(read_url(dialect_server.url), provider, QUICK))
+    pipe = await link.open()
+    pipe.close()
+    assert await link.ask("PING") == b"PONG"
+    await link.close()
+    lines = [line for line in caplog.messages if "wanted is (user, password)" in line]
+    assert len(lines) == len(ODD) and "Kanarienvogel" not in caplog.text
 
 
 async def test_a_dialer_for_another_thread_asks_for_credentials_at_home(

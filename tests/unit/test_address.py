@@ -25,7 +25,6 @@ URLS = [  # (url, what it says)
     ("h:1234/5", Address(Endpoint("h", 1234), 5)),
     ("h", Address(Endpoint("h", 6379))),
     ("redis://[::1]:1234/5", Address(Endpoint("::1", 1234), 5)),
-    ("redis://u@h", Address(Endpoint("h", 6379), 0, "u")),
     ("redis://u:password@h", Address(Endpoint("h", 6379), 0, "u", Secret("password"))),
     ("u:password@h", Address(Endpoint("h", 6379), 0, "u", Secret("password"))),
     ("redis://:password@h", Address(Endpoint("h", 6379), 0, None, Secret("password"))),
@@ -40,6 +39,8 @@ URLS = [  # (url, what it says)
     ),
     ("rediss://h?insecure=true", Address(Endpoint("h", 6379), tls=True, insecure=True)),
     ("rediss://h?insecure=no", Address(Endpoint("h", 6379), tls=True)),
+    ("rediss://h?insecure=ON", Address(Endpoint("h", 6379), tls=True, insecure=True)),
+    ("rediss://h?insecure=Off", Address(Endpoint("h", 6379), tls=True)),
     ("redis", Address(Endpoint("redis", 6379))),  # by a bare name, as in a compose file
     ("redis/2", Address(Endpoint("redis", 6379), 2)),
     ("redis:/2", Address(Endpoint("redis", 6379), 2)),
@@ -84,6 +85,39 @@ REFUSED = [  # (url, what the message says of it)
     ("redis+other://h", "must start with redis://"),
     ("redis+sentinel://u:p,q@h:1,x:y/m", r"'redis\+sentinel://\*\*\*@h:1,x:y/m'"),  # not a secret
     ("redis://:12#34@h", r"'redis://\*\*\*@h' cannot be read; percent-encode"),  # not a secret
+    (
+        "redis://h?ssl_ca_certs=/a",
+        "asks by ssl_ca_certs for TLS, and is plain TCP; write rediss://$",
+    ),
+    ("h?ssl_certfile=/c&ssl_keyfile=/k", "asks by ssl_certfile for TLS.*; write rediss://$"),
+    ("REDIS://h?ssl_keyfile=/k", "asks by ssl_keyfile for TLS.*; write rediss://$"),
+    ("redis://h?insecure=true", "asks by insecure for TLS.*; write rediss://$"),
+    ("redis://h?insecure=no", "asks by insecure for TLS.*; write rediss://$"),
+    ("redis+sentinel://h/m?ssl_ca_certs=/a", r"and is plain TCP; write rediss\+sentinel://$"),
+    ("redis+cluster://h?insecure=1", r"and is plain TCP; write rediss\+cluster://$"),
+    ("rediss://h?ssl_keyfile=/k", "has a key and no certificate; add ssl_certfile=/path"),
+    ("rediss+cluster://h?ssl_keyfile=/k", "has a key and no certificate"),
+    ("rediss://h?ssl_ca_certs=", "has nothing behind ssl_ca_certs="),
+    ("rediss://h?ssl_certfile=&ssl_keyfile=/k", "has nothing behind ssl_certfile="),
+    *(
+        (f"rediss://h?insecure={word}", "must say insecure=true, or leave it out")
+        for word in ("maybe", "2", "tru", "yes!", "y", "none", "-1", "%20true", "trüe")
+    ),
+    ("rediss+sentinel://h/m?insecure=maybe", "must say insecure=true, or leave it out"),
+    ("rediss://h?insecure=", "has nothing behind insecure="),
+    ("redis://u@h", r"'redis://\*\*\*@h' has a user without .*; write redis://:password@host, or"),
+    ("redis://u:@h", "has a user without a password, or a password without a colon"),
+    ("u@h", "; write redis://:password@host, or redis://user:password@host$"),
+    ("rediss://u@h", "; write rediss://:password@host, or rediss://user:password@host$"),
+    ("unix://u@/a.sock", "write unix://:password@/path/to.sock, or unix://user:password@/path"),
+    ("redis+sentinel://u@h,i/m", r"write redis\+sentinel://:password@host"),
+    ("rediss+cluster://u@h,i", r"write rediss\+cluster://:password@host"),
+    ("redis://h\ud800", r"'redis://h\\ud800' holds a half of a character"),
+    ("redis://u:\udcff@h", r"'redis://\*\*\*@h' holds a half of a character"),  # not a secret
+    ("unix:///\udce9.sock", "holds a half of a character"),
+    ("rediss://h?ssl_ca_certs=/\ud83d", "holds a half of a character"),
+    ("redis+sentinel://h/\udfff", "holds a half of a character"),
+    ("\ud800", "holds a half of a character"),
 ]
 
 
@@ -105,6 +139,27 @@ def test_the_default_is_this_machine() -> None:
 @pytest.mark.parametrize("url", ["redis://h", "rediss://h", "h"])
 def test_tls_can_be_asked_for_beside_the_url(url: str) -> None:
     assert read_url(url, tls=True).tls
+
+
+def test_options_of_tls_may_stand_beside_it() -> None:
+    address = read_url("redis://h?ssl_ca_certs=/a&insecure=off", tls=True)
+    assert (address.tls, address.ca_file, address.insecure) == (True, "/a", False)
+
+
+def test_a_unix_socket_has_no_tls() -> None:
+    with pytest.raises(ConfigError, match="has no TLS; leave out tls=True"):
+        read_url("unix:///a.sock", tls=True)
+
+
+LONE = ["redis://u@h", "u@h", "unix://u@/a.sock", "redis+sentinel://u@h/m", "rediss+cluster://u@h"]
+
+
+@pytest.mark.parametrize("url", LONE)
+def test_a_user_alone_is_for_who_gets_the_password_elsewhere(url: str) -> None:
+    address = read_url(url, secret_elsewhere=True)
+    assert (address.username, address.password) == ("u", None)
+    assert "//***@" in str(address) and "u@" not in f"{address} {address!r}"
+    assert read_url(address.without_secret("u"), secret_elsewhere=True) == address
 
 
 @pytest.mark.parametrize(("url", "expected"), URLS)
@@ -153,6 +208,16 @@ def test_no_part_of_a_password_is_ever_shown(
     scheme, user, place = around
     written = password if raw else quote(password, safe="")
     said = everything_said_about(f"{scheme}{user}:{written}@{place}")
+    assert not [word for word in WORDS if word in said]
+
+
+@given(password=PASSWORDS, around=AROUND, raw=st.booleans(), behind=st.sampled_from(["", ":"]))
+def test_no_part_of_a_password_that_lacks_its_colon_is_ever_shown(
+    password: str, around: tuple[str, str, str], raw: bool, behind: str
+) -> None:
+    scheme, _, place = around
+    written = password.replace(":", "") if raw else quote(password, safe="")  # it would divide it
+    said = everything_said_about(f"{scheme}{written}{behind}@{place}")
     assert not [word for word in WORDS if word in said]
 
 
@@ -260,7 +325,8 @@ def test_an_address_of_several_places_is_read_and_shown(
     address = read_url(url)
     assert str(address) == url
     assert address.endpoint == address.places[0]
-    assert read_url(address.without_secret("user")).username == "user"
+    again = read_url(address.without_secret("user"), secret_elsewhere=True)
+    assert again.username == "user"
 
 
 def test_what_was_asked_for_survives_without_its_secret() -> None:
@@ -270,7 +336,7 @@ def test_what_was_asked_for_survives_without_its_secret() -> None:
     address = read_url(url)
     assert (address.service, address.sentinel_password_env) == ("m/n", "W")
     assert address.places == (Endpoint("a", 26379), Endpoint("b", 1))
-    again = read_url(address.without_secret(address.username))
+    again = read_url(address.without_secret(address.username), secret_elsewhere=True)
     assert msgspec.structs.replace(again, password=address.password) == address
     assert "p" not in str(address).split("@")[0].removeprefix("rediss+sentinel://")
 

@@ -52,7 +52,8 @@ class Leading:
         )
         self._metrics = attached(metrics)
         connect = given(ConnectOptions, max_retries=reconnect_max_attempts)
-        self._dialer = Dialer(read_url(redis_url, tls=tls), credential_provider, connect)
+        address = read_url(redis_url, tls=tls, secret_elsewhere=credential_provider is not None)
+        self._dialer = Dialer(address, credential_provider, connect)
         self._forced = dialect
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Future[None] | None = None

@@ -85,7 +85,8 @@ class Producer:
             events=given(EventOptions, enabled=events_enabled, max_len=events_max_stream_len),
             connect=connect,
         )
-        self._dialer = Dialer(read_url(redis_url, tls=tls), credential_provider, connect)
+        address = read_url(redis_url, tls=tls, secret_elsewhere=credential_provider is not None)
+        self._dialer = Dialer(address, credential_provider, connect)
         self._forced = dialect
         self._sinks = attached(metrics)
         self._tracing = guarded(tracing)

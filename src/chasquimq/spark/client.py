@@ -24,7 +24,7 @@ from typing import Any
 
 import hiredis
 
-from chasquimq import lua
+from chasquimq import alert, lua
 from chasquimq.address import Address, Endpoint, distrust
 from chasquimq.config import ConnectOptions
 from chasquimq.errors import (
@@ -45,6 +45,10 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 PATIENCE_S = 30.0  # of trouble in a row; beyond it the task fails, and Spark has its own patience
 
 
+class HungUpError(ConnectionError):
+    """The other side did, in order."""
+
+
 class Client:
     """Belongs to one thread. `scripts` are loaded with every connection."""
 
@@ -61,7 +65,8 @@ class Client:
         self._scripts = tuple(scripts)
         self._options = options or ConnectOptions()
         self._patience_s = patience_s
-        self._ssl = address.ssl_context()
+        address.ssl_context()  # raises where its files cannot be loaded
+        self._first = b""  # byte that came over this connection
         self._socket: socket.socket | None = None
         self._reader = _reader()
         self._arrived: deque[bytes] = deque()  # not yet fed to it
@@ -158,7 +163,8 @@ class Client:
     def _take(self, line: socket.socket) -> None:
         data = line.recv(READ_BYTES)
         if not data:
-            raise ConnectionError("the server closed the connection")
+            raise HungUpError("the server closed the connection")
+        self._first = self._first or data[:1]
         self._arrived.append(data)
 
     def _next(self) -> Any:
@@ -232,14 +238,18 @@ class Client:
         """Connect, greet, and send all that waits."""
         try:
             endpoint = self.address.resolve()
-            self._socket = self._connect(endpoint)
-            if self.address.kind != "server":
-                from chasquimq.failover import follow  # seldom, as the addresses that need it
+            self._first = b""
+            try:
+                self._socket = self._connect(endpoint)
+                if self.address.kind != "server":
+                    from chasquimq.failover import follow  # seldom, as the addresses that need it
 
-                follow(self.address, endpoint, self)
-            self._reader = _reader()
-            self._arrived.clear()
-            self._greet(self._socket)
+                    follow(self.address, endpoint, self)
+                self._reader = _reader()
+                self._arrived.clear()
+                self._greet(self._socket)
+            except OSError as error:
+                raise self._unreached(endpoint, error) from None
             self.opened += 1
         except (OSError, StoreUnavailableError):
             raise
@@ -260,8 +270,9 @@ class Client:
                 raw.connect(endpoint.path)
             else:
                 raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._ssl is not None:
-                raw = self._encrypted(raw, self._ssl, endpoint)
+            context = self.address.ssl_context()
+            if context is not None:
+                raw = self._encrypted(raw, context, endpoint)
         except ssl.SSLCertVerificationError as error:
             raw.close()
             raise distrust(self.address, error) from None
@@ -277,6 +288,21 @@ class Client:
             return context.wrap_socket(raw, server_hostname=endpoint.host)
         except TimeoutError:
             raise ConnectionError("nobody answers in TLS") from None
+
+    def _unreached(self, endpoint: Endpoint, error: OSError) -> Exception:
+        """As `store/dial.py` does: what is known of a connection that was not made, or broke before
+        its first answer."""
+        if self._first == alert.FIRST:
+            return alert.speaks_tls(self.address, self.address)
+        refused = alert.turned_away(self.address, self.address, error)
+        broke = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, ssl.SSLEOFError)
+        if refused is not None or self._first or not isinstance(error, (*broke, HungUpError)):
+            return refused or error
+        if self.address.tls or not self.opened:
+            learned = alert.listen(self.address, endpoint, self.address)
+            if learned is not None:
+                return learned
+        return ConnectionError(alert.silence(self.address))
 
     def _greet(self, raw: socket.socket) -> None:
         password = self.address.password

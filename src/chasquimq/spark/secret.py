@@ -37,12 +37,8 @@ class Where(Options, frozen=True):
         """No message repeats what was given: it may be the secret itself, in the wrong place."""
         if self.url_env is not None and (self.url is not None or self.secret_file is not None):
             raise ConfigError("urlEnv holds the whole address: leave out url and secretFile")
-        if self.url is not None and read_url(self.url).password is not None:
-            raise ConfigError(
-                "url holds a password, and Spark shows options in logs and pages. Put the address "
-                "into an environment variable and name that by urlEnv, or the password into a file "
-                f"and name that by secretFile, {_EVERYWHERE}"
-            )
+        if self.url is not None:
+            self._check(read_url(self.url, secret_elsewhere=True))
         if self.url_env is not None and not _VARIABLE.fullmatch(self.url_env):
             raise ConfigError(
                 "urlEnv is the name of an environment variable that holds the address, as in "
@@ -53,6 +49,18 @@ class Where(Options, frozen=True):
                 "secretFile is the whole path of a file, as in /run/secrets/redis: each node looks "
                 "for it by itself, in whatever folder it runs"
             )
+
+    def _check(self, address: Address) -> None:
+        what = "holds a password"
+        if address.password is None:
+            if address.username is None or self.secret_file is not None:
+                return
+            what = "names a user without a password, which may be a password without its colon"
+        raise ConfigError(
+            f"url {what}, and Spark shows options in logs and pages. Put the address "
+            "into an environment variable and name that by urlEnv, or the password into a file "
+            f"and name that by secretFile, {_EVERYWHERE}"
+        )
 
     def address(self) -> Address:
         if self.url_env is not None:
@@ -67,7 +75,7 @@ class Where(Options, frozen=True):
                     "file hold the password alone"
                 )
             return _read(secret.strip(), f"what secretFile {self.secret_file!r}")
-        address = read_url(self.url or DEFAULT_URL)
+        address = read_url(self.url or DEFAULT_URL, secret_elsewhere=True)
         return msgspec.structs.replace(address, password=Secret(secret))
 
     def address_of(self, queue: str) -> Address:

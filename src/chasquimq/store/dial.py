@@ -17,7 +17,15 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
 
-from chasquimq.address import Address, CredentialProvider, Credentials, Endpoint, distrust
+from chasquimq import alert
+from chasquimq.address import (
+    Address,
+    CredentialProvider,
+    Credentials,
+    Endpoint,
+    distrust,
+    is_text,
+)
 from chasquimq.config import ConnectOptions
 from chasquimq.errors import (
     AccessError,
@@ -53,13 +61,18 @@ class Dialer:
         self.address = address
         self.options = options or ConnectOptions()
         self._provider = provider
-        self._ssl = address.ssl_context()
+        self._was_there = False  # a server that answers
+        address.ssl_context()  # raises where its files cannot be loaded
         # By their event loop: other threads have loops of their own, and dial while we look.
         self._pipes: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Pipe]] = (
             WeakKeyDictionary()
         )
         if address.insecure:
             log.warning("TLS certificates are not verified for %s (insecure=true)", address)
+
+    @property
+    def _ssl(self) -> ssl.SSLContext | None:
+        return self.address.ssl_context()
 
     def elsewhere(self, home: asyncio.AbstractEventLoop, limit_ms: int) -> Dialer:
         """The same place, for a loop in another thread that cannot wait longer than this for
@@ -77,6 +90,7 @@ class Dialer:
         endpoint = await self._endpoint()
         reply_s = (self.options.reply_ms + extra_reply_ms) / 1000
         limit_s = self.options.timeout_ms / 1000
+        pipe: Pipe | None = None
         try:
             async with asyncio.timeout(limit_s) as limit:
                 attempt = Attempt(limit)
@@ -105,10 +119,8 @@ class Dialer:
                 f"within {self.options.timeout_ms} ms; is that the right address{spoken}?"
             ) from None
         except OSError as error:
-            reason = error.strerror or str(error) or type(error).__name__
-            raise StoreUnavailableError(
-                f"cannot reach Redis at {self.address} ({reason}); is it running there?"
-            ) from None
+            raise await self._unreached(endpoint, pipe, error) from None
+        self._was_there = True
         return pipe
 
     def of(self, key: bytes) -> Dialer:
@@ -138,10 +150,11 @@ class Dialer:
 
         if endpoint.path is not None:
             return (await loop.create_unix_connection(protocol, endpoint.path))[1]
-        name = endpoint.host if self._ssl is not None else None
+        context = self._ssl
+        name = endpoint.host if context is not None else None
         return (
             await loop.create_connection(
-                protocol, endpoint.host, endpoint.port, ssl=self._ssl, server_hostname=name
+                protocol, endpoint.host, endpoint.port, ssl=context, server_hostname=name
             )
         )[1]
 
@@ -193,6 +206,28 @@ class Dialer:
                 f"{endpoint}, which the Sentinels of {self.address} name, is no master just now"
             )
 
+    async def _unreached(self, endpoint: Endpoint, pipe: Pipe | None, error: OSError) -> StoreError:
+        """What is known of a connection that was not made, or broke before its first answers."""
+        if pipe is not None and pipe.odd == alert.FIRST:
+            return alert.speaks_tls(self.address, self.address)
+        for one in (error, error.__cause__):  # the second: of a pipe
+            refused = alert.turned_away(self.address, self.address, one)
+            if refused is not None:
+                return refused
+        reason = error.strerror or str(error) or type(error).__name__
+        in_tls = isinstance(error, ConnectionResetError | ConnectionAbortedError | ssl.SSLEOFError)
+        if pipe.hung_up and not pipe.received if pipe is not None else in_tls:
+            # One that was there before speaks as we do.
+            if self.address.tls or not self._was_there:
+                about = (self.address, endpoint, self.address)
+                learned = await asyncio.to_thread(alert.listen, *about)
+                if learned is not None:
+                    return learned
+            reason = alert.silence(self.address)
+        return StoreUnavailableError(
+            f"cannot reach Redis at {self.address} ({reason}); is it running there?"
+        )
+
     async def _credentials(self, endpoint: Endpoint) -> Credentials:
         if self._provider is None:
             secret = self.address.password
@@ -243,12 +278,34 @@ def _check_provider(provider: object) -> None:
 
 async def _ask(provider: CredentialProvider, host: str | None) -> Credentials:
     answer: Any = provider(host)
-    if inspect.isawaitable(answer):
-        answer = await answer
-    if not isinstance(answer, tuple | list) or len(answer) != 2:  # not shown: it may be secret
-        raise ConfigError(f"{_PROVIDER}, but it returned {type(answer).__name__}")
-    username, password = answer
-    return username, password
+    return _checked(provider, await answer if inspect.isawaitable(answer) else answer)
+
+
+def _checked(provider: CredentialProvider, answer: Any) -> Credentials:
+    """No message shows what it answered, which may be the password."""
+    if answer is None or not isinstance(answer, tuple | list):
+        odd = "None" if answer is None else f"something of type {type(answer).__name__}"
+    elif len(answer) != 2:
+        odd = f"a {type(answer).__name__} of {len(answer)}"
+    elif kinds := [type(one).__name__ for one in answer if not isinstance(one, str | None)]:
+        odd = f"a pair with something of type {kinds[0]} in it"
+    elif not all(one is None or is_text(one) for one in answer):
+        odd = "a text with a half of a character in it"
+    elif answer[0] and answer[1] is None:
+        odd = "a user without a password"
+    else:
+        username, password = answer
+        return username, password
+    raise ConfigError(
+        f"credential_provider {_name_of(provider)} answered {odd}; wanted is (user, password), "
+        "each a str or None"
+    )
+
+
+def _name_of(provider: object) -> str:
+    """Nothing of what it holds."""
+    name = getattr(provider, "__qualname__", None) or type(provider).__qualname__
+    return f"{getattr(provider, '__module__', '?')}.{name}"
 
 
 def _asked_at(home: asyncio.AbstractEventLoop, provider: CredentialProvider) -> CredentialProvider:

@@ -68,6 +68,8 @@ class Pipe(asyncio.Protocol):
         self.on_push: Callable[[Any], None] | None = None  # replies nobody waits for (subscribe)
         self.reply_s = reply_s
         self.received = 0  # bytes
+        self.hung_up = False  # the other side ended it
+        self.odd = b""  # the first byte of all, where it is not of the protocol that we speak
         self._buffer_bytes = buffer_bytes
         self._reader = hiredis.Reader(replyError=self._error, notEnoughData=MORE)
         self._leaving = False
@@ -77,6 +79,7 @@ class Pipe(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._watch: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
+        self._broken_by: Exception | None = None
 
     @property
     def idle(self) -> bool:
@@ -109,7 +112,9 @@ class Pipe(asyncio.Protocol):
 
         def lost(replies: Replies) -> None:
             if not future.done():
-                future.set_exception(ConnectionError("the connection to Redis broke"))
+                error = ConnectionError("the connection to Redis broke")
+                error.__cause__ = self._broken_by
+                future.set_exception(error)
 
         self.send(data, count, landed, lost)
         return await future
@@ -174,6 +179,8 @@ class Pipe(asyncio.Protocol):
             if self._retiring and not flights:
                 self.close()
         except hiredis.HiredisError:
+            if self.received == len(data):
+                self.odd = data[:1]
             self.close()  # not the protocol we speak: nothing after this can be trusted
         except SHAPE_ERRORS as error:
             # hiredis raises some of these as well, for a map whose key is a list.
@@ -196,6 +203,8 @@ class Pipe(asyncio.Protocol):
             self.on_drained()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if not self.closed:
+            self.hung_up, self._broken_by = True, exc
         self._end()
 
     # -- inside --------------------------------------------------------------------------------

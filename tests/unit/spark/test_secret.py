@@ -38,8 +38,8 @@ def test_without_a_word_it_is_the_usual_place() -> None:
 
 
 def test_url_is_the_address_itself() -> None:
-    address = Where(url="rediss://reader@redis.example:7000/3?ssl_ca_certs=/ca.pem").address()
-    assert str(address) == "rediss://reader@redis.example:7000/3"
+    address = Where(url="rediss://redis.example:7000/3?ssl_ca_certs=/ca.pem").address()
+    assert str(address) == "rediss://redis.example:7000/3"
     assert (address.tls, address.ca_file) == (True, "/ca.pem")
 
 
@@ -51,6 +51,26 @@ def test_a_password_in_url_is_refused_by_name(url: str) -> None:
         told = "".join(traceback.format_exception(refused.value))
         assert "urlEnv" in told and "secretFile" in told
         assert ENCODED not in told and ":p@" not in told
+
+
+@pytest.mark.parametrize("scheme", ["", "redis://", "rediss://", "redis+cluster://"])
+def test_a_password_without_its_colon_is_refused_as_well(scheme: str) -> None:
+    for options in (source_options, sink_options):
+        with pytest.raises(ConfigError, match="url names a user without a password") as refused:
+            options({"queue": "mail", "url": f"{scheme}{ENCODED}@h"})
+        told = "".join(traceback.format_exception(refused.value))
+        assert "urlEnv" in told and "secretFile" in told
+        assert "c4nary" not in told
+
+
+def test_a_password_without_its_colon_is_refused_where_a_name_leads_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SOME_REDIS", f"redis://{ENCODED}@h")
+    file = written(tmp_path, f"redis://{ENCODED}@h")
+    for where in (Where(url_env="SOME_REDIS"), Where(secret_file=file)):
+        told = refusal(where)
+        assert "write redis://:password@host" in told and "c4nary" not in told
 
 
 def test_url_env_is_looked_up_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

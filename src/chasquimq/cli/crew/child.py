@@ -220,7 +220,7 @@ class Child:
         )
         if orders.redis_url is None or str(worker.address) != before:
             return []
-        if str(read_url(orders.redis_url)) == before:
+        if str(read_url(orders.redis_url, secret_elsewhere=True)) == before:
             return []
         return [f"the Worker of {worker.name!r} has a redis_url of its own: {worker.address}"]
 
