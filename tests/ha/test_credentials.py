@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
@@ -26,13 +27,14 @@ class Vault:
 
     def __init__(self, *servers: Server) -> None:
         self.asked: list[str | None] = []
+        self.odd: list[Any] = []  # given first, and last first
         self._clients = [client(server.port) for server in servers]
         self._word = ""
         self.rotate(FIRST)
 
     def __call__(self, host: str | None) -> Credentials:
         self.asked.append(host)
-        return USER, self._word
+        return self.odd.pop() if self.odd else (USER, self._word)
 
     def rotate(self, word: str) -> int:
         """A new password everywhere; who came in with the old one is thrown out. How many."""
@@ -94,6 +96,25 @@ async def test_a_plain_server(dialect: Dialect, queue_name: str) -> None:
         vault = Vault(server)
         await outlived(server.url, queue_name, vault)
         assert set(vault.asked) == {f"127.0.0.1:{server.port}"}
+
+
+@pytest.mark.timeout(120)
+async def test_odd_answers_while_jobs_run(
+    dialect: Dialect, queue_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every connection is made anew meanwhile, that of the leases as well."""
+    odd = [None, FIRST, (USER, FIRST, 3), FIRST.encode(), 7, (USER, None), iter((USER, FIRST))]
+    with Server(binary_for(dialect)) as server:
+        vault = Vault(server)
+        crowd = Crowd(server.url, queue_name, vault)
+        async with crowd.at_work():
+            await crowd.goes_on()
+            vault.odd = odd * 3
+            assert vault.rotate(SECOND) >= 4
+            await crowd.goes_on()
+            assert not vault.odd
+    assert max(crowd.runs.values()) == 1
+    assert "wanted is (user, password)" in caplog.text and FIRST not in caplog.text
 
 
 @pytest.mark.timeout(120)

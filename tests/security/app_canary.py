@@ -141,6 +141,10 @@ async def main() -> None:
         describe(one)
     await work(URL)
     await work(PLACE, credential_provider=from_file)
+    lone = PLACE.replace("//", "//c4nary@")  # a password that lacks its colon, or a user
+    for one in (Queue, QueueEvents, sync.Queue):
+        describe(one(QUEUE, redis_url=lone, credential_provider=from_file))
+    await work(lone, credential_provider=from_file)
     await fail(WRONG)
     await fail(PLACE, credential_provider=wrong)
     host, port = PLACE.removeprefix("redis://").split(":")
@@ -154,6 +158,14 @@ async def main() -> None:
         f"redis://{secret}@{host}:{port}?password=wr0ng-canary",
         f"redis://{secret}@{host}:{port}0000",
         f"unix://{secret}@/nowhere/at/all.sock",
+        *(f"{scheme}://wr0ng-canary@{host}:{port}" for scheme in ("redis", "rediss")),
+        f"wr0ng-canary@{host}:{port}",
+        f"redis://wr0ng-canary:@{host}:{port}",
+        f"redis+cluster://wr0ng-canary@{host}:{port}",
+        f"rediss+sentinel://wr0ng-canary@{host}:{port}/main",
+        "unix://wr0ng-canary@/nowhere/at/all.sock",
+        f"redis://:wr0ng-canary@{host}:{port}?ssl_ca_certs=/nowhere",
+        f"redis://:wr0ng-canary\ud800@{host}:{port}",
     ):
         await fail(url)
 

@@ -34,6 +34,18 @@ def wrong_at(server: DialectServer) -> str:
     return f"redis://:wr0ng-canary@127.0.0.1:{server.server.port}"  # not a secret
 
 
+def lone_at(server: DialectServer) -> str:
+    return f"redis://wr0ng-canary@127.0.0.1:{server.server.port}"
+
+
+LONE = [
+    ("inspect",),
+    ("doctor", "q"),
+    ("worker", "tests.security.app_hostile:worker"),
+    ("spark", "triage", "q"),
+]
+
+
 def leaks(texts: dict[str, str]) -> list[str]:
     return [
         f"{name}: {line}"
@@ -63,7 +75,7 @@ def test_a_program_shows_its_password_to_nobody(
     told = [json.loads(line) for line in done.stdout.decode().splitlines()]
     what = [one["what"] for one in told]
     assert done.returncode == 0, done.stderr.decode()
-    assert [one["text"] for one in told if one["what"] == "result"] == ["done", "done"]
+    assert [one["text"] for one in told if one["what"] == "result"] == ["done"] * 3
     assert what.count("AccessError") >= 6 and "accepted" not in what and "metrics" in what
     assert "Thread 0x" in done.stderr.decode() and "DEBUG" in done.stderr.decode()
     texts = {f"{number} {one['what']}": one["text"] for number, one in enumerate(told)}
@@ -97,12 +109,35 @@ def test_no_command_shows_the_password_of_its_environment(
         texts["command lines"] = command_lines([crew.process.pid, *crew.children()])
         assert len(crew.children()) == 2
     texts["log"] = crew.said
-    chasqui.env["CHASQUI_REDIS_URL"] = wrong_at(guarded)
-    for words in (("doctor", "--json"), ("inspect",), ("add", "q", "n", "1"), ("dlq", "peek", "q")):
-        ended = chasqui.run(*words)
-        assert ended.code != 0
-        texts[f"wrong {words[0]}"] = ended.out + ended.err
+    for url in (wrong_at(guarded), lone_at(guarded)):
+        chasqui.env["CHASQUI_REDIS_URL"] = url
+        for words in (
+            ("doctor", "--json"),
+            ("inspect",),
+            ("add", "q", "n", "1"),
+            ("dlq", "peek", "q"),
+        ):
+            ended = chasqui.run(*words)
+            assert ended.code != 0
+            texts[f"wrong {words[0]} {ended.code}"] = ended.out + ended.err
     assert leaks(texts) == []
+
+
+@pytest.mark.parametrize("words", LONE, ids=" ".join)
+def test_a_password_that_lacks_its_colon_is_refused_and_not_shown(
+    guarded: DialectServer, words: tuple[str, ...]
+) -> None:
+    chasqui = Chasqui(guarded)
+    for scheme in ("redis", "rediss", "redis+cluster", "redis+sentinel"):
+        place = f"{scheme}://wr0ng-canary@127.0.0.1:{guarded.server.port}/main"
+        given = [*words, "--redis-url", place]
+        chasqui.env["CHASQUI_REDIS_URL"] = guarded.url
+        by_option = chasqui.run(*given)
+        chasqui.env["CHASQUI_REDIS_URL"] = place
+        for ended in (by_option, chasqui.run(*words)):
+            assert ended.code == 2
+            assert f"write {scheme}://:password@host" in " ".join(ended.err.split())
+            assert leaks({"out": ended.out, "err": ended.err}) == []
 
 
 def test_a_url_on_the_command_line_goes_no_further(
