@@ -203,3 +203,15 @@ def _refusals(desk: Desk) -> int:
     """How often somebody was not allowed to ack."""
     said = desk.redis.acl_log()
     return sum(int(one["count"]) for one in said if "xack" in str(one["object"]))
+
+
+async def test_an_event_and_an_ack_that_are_lost_together_are_made_good(own_desk: Desk) -> None:
+    """Both of one write whose connection is gone before any of it is answered."""
+
+    async def handle(job: Job) -> None:
+        own_desk.redis.client_kill_filter(_type="normal", skipme=True)  # nothing else runs
+
+    async with own_desk.queue(add_timeout_ms=60_000) as queue, own_desk.working(handle):
+        for number in range(20):
+            await queue.add("cuts", number, job_id=f"id-{number}")
+            await own_desk.settled()
