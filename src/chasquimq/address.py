@@ -157,7 +157,8 @@ class Address(msgspec.Struct, frozen=True):
             kept.warned = False
             return kept.context
         try:
-            context = self._new_context()
+            # Who asks for the phrase of a key asks once: nobody is there when it is renewed.
+            context = self._new_context(None if kept is None else "")
         except (OSError, ValueError) as error:
             trouble = f"cannot load the TLS files for {self}: {error}"
         else:
@@ -170,10 +171,10 @@ class Address(msgspec.Struct, frozen=True):
             log.warning("%s; what they held before serves on, and they are tried again", trouble)
         return kept.context
 
-    def _new_context(self) -> ssl.SSLContext:
+    def _new_context(self, phrase: str | None) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=self.ca_file)
         if self.cert_file is not None:
-            context.load_cert_chain(self.cert_file, self.key_file)
+            context.load_cert_chain(self.cert_file, self.key_file, phrase)
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -30,7 +30,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from chasquimq import alert
-from chasquimq.address import Endpoint, distrust
+from chasquimq.address import Endpoint, distrust, is_text
 from chasquimq.errors import (
     AccessError,
     ChasquiError,
@@ -92,6 +92,10 @@ def login_to_sentinels(address: Address) -> Credentials:
         raise ConfigError(
             f"{address} wants the Sentinels' password from the environment variable "
             f"{address.sentinel_password_env}, which is empty or not set"
+        )
+    if secret is not None and not is_text(secret):
+        raise ConfigError(
+            f"the environment variable {address.sentinel_password_env} holds a half of a character"
         )
     return address.sentinel_username, secret
 
@@ -343,10 +347,9 @@ def _asking(address: Address, place: Endpoint, login: Credentials, command: str)
         raise StoreUnavailableError(f"{place}: {shown(str(error))}") from None
     except (redis.RedisError, OSError) as error:
         _raise_if_untrusted(address, error, who)
-        if not isinstance(error, (redis.TimeoutError, TimeoutError)):
-            learned = alert.listen(address, place, who)
-            if learned is not None:
-                raise learned from None
+        learned = alert.listen(address, place, who) if _hung_up(error) else None
+        if learned is not None:
+            raise learned from None
         raise StoreUnavailableError(f"{place}: {shown(str(error))}") from None
     except ChasquiError:
         raise
@@ -445,6 +448,16 @@ def _raise_if_untrusted(address: Address, error: BaseException | None, who: str)
         if refused is not None:
             raise refused from None
         error = error.__cause__ or error.__context__
+
+
+def _hung_up(error: BaseException | None) -> bool:
+    """On our greeting, in whatever way; or what it said was nothing of Redis."""
+    redis, broke = _library(), (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
+    if isinstance(error, redis.InvalidResponse) or "closed by server" in str(error):
+        return True
+    while error is not None and not isinstance(error, broke):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _library() -> Any:

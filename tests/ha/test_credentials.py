@@ -12,7 +12,7 @@ import redis
 
 from chasquimq import Queue, Worker
 from chasquimq.address import Credentials
-from chasquimq.errors import AccessError, StoreError
+from chasquimq.errors import AccessError, ConfigError, StoreError
 from chasquimq.server import Server
 from tests.ha.crowd import Crowd
 from tests.ha.kit import Cluster, Watched, client
@@ -132,3 +132,13 @@ async def test_in_a_cluster(nodes: Cluster, queue_name: str) -> None:
         client(node.port).execute_command("ACL", "SETUSER", "default", "-cluster|slots")
     await outlived(nodes.url, queue_name, vault)
     assert f"127.0.0.1:{owner.port}" in vault.asked
+
+
+async def test_a_password_of_the_sentinels_that_is_no_text(
+    queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SENTINELS_WORD", f"{FIRST}\udcff")
+    url = "redis+sentinel://127.0.0.1:1/m?sentinel_password_env=SENTINELS_WORD"
+    with pytest.raises(ConfigError, match="SENTINELS_WORD holds a half of a character") as caught:
+        await Queue(queue_name, redis_url=url).add("a", 1)
+    assert FIRST not in "".join(traceback.format_exception(caught.value))

@@ -21,6 +21,7 @@ FLOOR = {
     "address",
     "topology",
     "failover",
+    "alert",
     "job",
     "model",
     "repeat",

@@ -164,8 +164,8 @@ async def main() -> None:
         f"redis+cluster://wr0ng-canary@{host}:{port}",
         f"rediss+sentinel://wr0ng-canary@{host}:{port}/main",
         "unix://wr0ng-canary@/nowhere/at/all.sock",
-        f"redis://:wr0ng-canary@{host}:{port}?ssl_ca_certs=/nowhere",
-        f"redis://:wr0ng-canary\ud800@{host}:{port}",
+        f"redis://{secret}@{host}:{port}?ssl_ca_certs=/nowhere",
+        f"redis://{secret}\ud800@{host}:{port}",
     ):
         await fail(url)
 

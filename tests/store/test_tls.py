@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import trustme
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from chasquimq.address import read_url
 from chasquimq.config import ConnectOptions
@@ -446,3 +447,23 @@ async def test_files_that_never_were_whole_are_refused(tmp_path: Path) -> None:
         Dialer(read_url(f"rediss://h?ssl_ca_certs={tmp_path}/none.pem"))
     with pytest.raises(ConfigError, match="cannot load the TLS files"):
         Dialer(read_url("rediss://h?ssl_ca_certs=/a%00b"))
+
+
+def test_nobody_is_asked_for_the_phrase_of_a_renewed_key(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mounted = Mounted(tmp_path / "mounted", "in place")
+    mounted.renew(authority)
+    address = read_url(f"rediss://h?{mounted.options()}")
+    context = address.ssl_context()
+    path = mounted.folder / "tls.key"
+    key = serialization.load_pem_private_key(path.read_bytes(), None)
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"phrase"),
+        )
+    )
+    assert address.ssl_context() is context
+    assert "cannot load the TLS files" in caplog.text

@@ -298,7 +298,7 @@ class Client:
         broke = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, ssl.SSLEOFError)
         if refused is not None or self._first or not isinstance(error, (*broke, HungUpError)):
             return refused or error
-        if self.address.tls or not self.opened:
+        if not self.opened:  # else it speaks as we do
             learned = alert.listen(self.address, endpoint, self.address)
             if learned is not None:
                 return learned

@@ -217,8 +217,7 @@ class Dialer:
         reason = error.strerror or str(error) or type(error).__name__
         in_tls = isinstance(error, ConnectionResetError | ConnectionAbortedError | ssl.SSLEOFError)
         if pipe.hung_up and not pipe.received if pipe is not None else in_tls:
-            # One that was there before speaks as we do.
-            if self.address.tls or not self._was_there:
+            if not self._was_there:  # else it speaks as we do
                 about = (self.address, endpoint, self.address)
                 learned = await asyncio.to_thread(alert.listen, *about)
                 if learned is not None:
