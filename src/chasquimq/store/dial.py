@@ -231,16 +231,25 @@ class Dialer:
         if self._provider is None:
             secret = self.address.password
             return self.address.username, secret.reveal() if secret is not None else None
+        task = asyncio.current_task()
+        assert task is not None
+        told = task.cancelling()  # to end, how often
         try:
             async with asyncio.timeout(self.options.timeout_ms / 1000) as limit:
                 return await _ask(self._provider, None if endpoint.path else str(endpoint))
+        except asyncio.CancelledError as error:
+            if task.cancelling() > told:
+                raise
+            # The provider's own: what it waited for was cancelled, in whichever event loop.
+            raise self._without_credentials("CancelledError") from error
         except OSError as error:  # its own, and no fault of Redis; a timeout is one, too
             why = error.strerror or type(error).__name__  # what else a library says may be secret
             if limit.expired():
                 why = f"no answer within {self.options.timeout_ms} ms"
-            raise StoreUnavailableError(
-                f"the credential_provider of {self.address} failed ({why})"
-            ) from error
+            raise self._without_credentials(why) from error
+
+    def _without_credentials(self, why: str) -> StoreUnavailableError:
+        return StoreUnavailableError(f"the credential_provider of {self.address} failed ({why})")
 
 
 class Attempt:
@@ -276,8 +285,15 @@ def _check_provider(provider: object) -> None:
 
 
 async def _ask(provider: CredentialProvider, host: str | None) -> Credentials:
-    answer: Any = provider(host)
-    return _checked(provider, await answer if inspect.isawaitable(answer) else answer)
+    try:
+        answer: Any = provider(host)
+        if inspect.isawaitable(answer):
+            answer = await answer
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # SystemExit and the like: no provider ends an event loop
+        raise OSError(f"{type(error).__name__} was raised") from error
+    return _checked(provider, answer)
 
 
 def _checked(provider: CredentialProvider, answer: Any) -> Credentials:

@@ -2,7 +2,9 @@
 
 1. `open` connects once and raises what went wrong;
 2. from then on a broken connection is dialled again, for ever unless bounded, with growing
-   pauses; `on_up` tells the owner that there is a new pipe to write to.
+   pauses; `on_up` tells the owner that there is a new pipe to write to;
+3. only `close` ends the dialling: whatever else ends its task (a credential provider may raise
+   anything, a program may cancel all tasks that there are), it begins again.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class Link:
         self._prepare = prepare
         self._closing = False
         self._mending: asyncio.Task[None] | None = None
+        self._tries = 0  # to reconnect, since the connection broke
         self._up = asyncio.Event()
         self._given_up: ChasquiError | None = None
         self.trouble = ""  # why it is down, as far as that is known
@@ -188,43 +191,77 @@ class Link:
         self.on_up()
 
     def _broken(self) -> None:
-        self.trouble = self._left_for = "" if self.pipe is None else self.pipe.left_for
+        if self.pipe is not None:
+            self.trouble = self._left_for = self.pipe.left_for
         self.pipe = None
         self._up.clear()
         if not self._closing and (self._mending is None or self._mending.done()):
             self._mending = asyncio.get_running_loop().create_task(self._mend())
+            self._mending.add_done_callback(self._mending_ended)
 
     async def _mend(self) -> None:
-        options = self._dialer.options
-        pause_ms = options.retry_ms
-        tries = 0
         while True:
             try:
                 pipe = await self._dial()
-            except Exception as error:  # a credential provider may raise anything
-                tries += 1
-                self.trouble = "; ".join(filter(None, (self._left_for, words(error))))
-                log.warning("reconnecting to %s: %s", self._dialer.address, self.trouble)
-                if options.max_retries is not None and tries >= options.max_retries:
-                    self._give_up(error)
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
+                if self._failed(error):
                     return
-                await asyncio.sleep(pause_ms / 1000)
-                pause_ms = min(pause_ms * 2, options.max_retry_ms)
+                await asyncio.sleep(self._pause_s())
                 continue
             self.reconnects += 1
+            self._tries = 0
             self.trouble = self._left_for = ""
             self._mending = None  # `_adopt` may find the new pipe broken already
             self._adopt(pipe)
             self.on_mended()
             return
 
-    def _give_up(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> bool:
+        """A try to reconnect has failed; whether it was the last one."""
+        most = self._dialer.options.max_retries
+        self._tries += 1
+        self.trouble = "; ".join(filter(None, (self._left_for, words(error))))
+        log.warning("reconnecting to %s: %s", self._dialer.address, self.trouble)
+        if most is None or self._tries < most:
+            return False
+        self._give_up(error)
+        return True
+
+    def _pause_s(self) -> float:
+        options = self._dialer.options
+        return min(options.retry_ms << min(self._tries - 1, 20), options.max_retry_ms) / 1000
+
+    def _mending_ended(self, task: asyncio.Task[None]) -> None:
+        """With a connection, or because it was told to; whatever else ended it, it goes on."""
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if self._closing or self._given_up is not None or error is None:
+            return
+        if self._mending is not task:  # it had brought the connection
+            where = self._dialer.address
+            log.error("who waited for the connection to %s failed", where, exc_info=error)
+        elif not self._failed(error) and not task.get_loop().is_closed():
+            task.get_loop().call_later(self._pause_s(), self._mend_again)
+
+    def _mend_again(self) -> None:
+        if self.pipe is None:
+            self._broken()
+
+    def _give_up(self, error: BaseException) -> None:
         self._given_up = StoreUnavailableError(
             f"gave up on {self._dialer.address} after {self._dialer.options.max_retries} tries: "
             f"{words(error)}"
         )
         self._up.set()
         self.on_given_up(self._given_up)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def reads_replies(kind: Kind) -> Kind:

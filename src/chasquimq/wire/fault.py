@@ -111,7 +111,7 @@ def as_error(reply: Exception, doing: str) -> ChasquiError:
     return StoreUnavailableError(f"{doing}: {reply}")
 
 
-def words(error: Exception) -> str:
+def words(error: BaseException) -> str:
     """An error fit for a log: ours and the system's hold no secret, of others (a credential
     provider may raise anything) only the kind is told."""
     ours = isinstance(error, ChasquiError | OSError)
