@@ -39,7 +39,9 @@ def said(error: BaseException) -> str:
     """What an exception says of itself; nothing, where asking it only raises another one."""
     try:
         return str(error)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # no word of an error ends who asks for it
         return ""
 
 

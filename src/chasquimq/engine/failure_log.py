@@ -205,7 +205,9 @@ def _shown_trace(error: BaseException, trace: TracebackType) -> str:
         found = traceback.TracebackException(type(error), error, trace)
         _escape(found)
         whole = "".join(found.format())
-    except Exception:  # an error may have notes that are no texts, or a chain without an end
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # notes may be no texts, a chain may have no end, and any may raise
         whole = "".join(traceback.format_tb(trace))
     text = "\n".join(shown(line) for line in discreet(whole[-4 * TRACE :]).rstrip("\n").split("\n"))
     return text if len(text) <= TRACE else f"…{text[1 - TRACE :]}"  # the last calls say most

@@ -72,7 +72,9 @@ class Outcomes:
         the result."""
         try:
             kept = self._wrap(result)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # its own methods are asked, and may raise anything
             return _unkept(error)
         if kept is None:
             self.completed(opened, entry_id, duration_us)
@@ -200,7 +202,7 @@ class Outcomes:
         return name
 
 
-def _unkept(error: Exception) -> UnrecoverableError:
+def _unkept(error: BaseException) -> UnrecoverableError:
     """Running it again would only end the same way, so it is buried, and says why."""
     why = said(error) or type(error).__name__
     return UnrecoverableError(f"what the handler returned cannot be kept as its result: {why}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 
 from chasquimq.happening import Announce, Happening
@@ -28,13 +27,17 @@ def announcer(sinks: Sequence[Announce], clock: Clock = time.monotonic) -> Annou
         for sink, complaint in heard:
             try:
                 sink(happening)
-            except (Exception, CancelledError) as error:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:
                 complaint.about(f"sink failed on {type(happening).__name__}", error)
 
     def announce_to_one(happening: Happening) -> None:
         try:
             only(happening)
-        except (Exception, CancelledError) as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
             only_complaint.about(f"sink failed on {type(happening).__name__}", error)
 
     return announce_to_one if len(heard) == 1 else announce
@@ -45,7 +48,9 @@ def tell_names(takers: Sequence[Callable[[list[str]], None]], names: list[str]) 
     for take in takers:
         try:
             take(names)
-        except Exception:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
             log.exception("a sink failed on handler_names")
 
 

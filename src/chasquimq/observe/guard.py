@@ -5,7 +5,6 @@ A span that could not be begun is one that nobody sees: its job goes on without 
 
 from __future__ import annotations
 
-from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,9 +12,6 @@ from chasquimq.errors import ConfigError
 from chasquimq.job import Again, Dead
 from chasquimq.observe.announce import Complaint
 from chasquimq.trace import MAX_CARRIER_BYTES, Batch, Run, Running, Sending, Tracing
-
-# Nothing is awaited in a tracer, so a cancellation is its own, never that of a worker.
-_ANY = (Exception, CancelledError)
 
 
 def guarded(tracing: object) -> Guard | None:
@@ -34,7 +30,8 @@ def guarded(tracing: object) -> Guard | None:
 
 
 class Guard:
-    """A `Tracing` that never raises."""
+    """A `Tracing` that never raises. Nothing is awaited in a tracer, so a cancellation is its own,
+    never that of a worker."""
 
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
@@ -45,14 +42,18 @@ class Guard:
         try:
             inner = self._tracing.sending(batch)
             carrier = _fitting(inner.carrier)
-        except _ANY as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
             self.complain("sending", error)
         return GuardedSending(self, inner, carrier)
 
     def running(self, run: Run) -> GuardedRunning:
         try:
             return GuardedRunning(self, self._tracing.running(run))
-        except _ANY as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
             self.complain("running", error)
             return GuardedRunning(self, None)
 
@@ -63,7 +64,9 @@ class Guard:
         """Whether it went well."""
         try:
             method(*args)
-        except _ANY as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
             self.complain(getattr(method, "__name__", "?"), error)
             return False
         return True
