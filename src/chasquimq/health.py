@@ -66,6 +66,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     suspect_wait_s: float = 0.0  # for how long the oldest of them has waited
     refused_moves: int = 0  # jobs that have run, and that Redis refuses to settle
     refusing: str | None = None  # what Redis says while it takes nothing that this worker writes
+    overdue: str | None = None  # why running jobs were stopped and nothing is read
     threads_busy: int = 0  # plain functions, also those that were given up and still run
     threads_stuck: int = 0  # the latter
     threads_limit: int = 0
@@ -127,6 +128,10 @@ def _problems(health: Health) -> tuple[str, ...]:
         problems.append(
             f"Redis refuses what this worker writes: {health.refusing}; "
             "it reads nothing until that is mended"
+        )
+    if health.overdue is not None:
+        problems.append(
+            f"{health.overdue}: what ran was stopped, and nothing is read until a renewal succeeds"
         )
     if health.refused_moves:
         problems.append(

@@ -93,7 +93,7 @@ class Brake:
         await pause(self._over, at_most_s)
 
     async def turn_away(self, rows: list[Row]) -> None:
-        """Give back what was read in a pause, and what was read ahead of it."""
+        """Give back what was read and must not be started, and what was read ahead of it."""
         self._aside += self._holdings.keep(rows)
         self._aside += self._holdings.take_out()
         await self._return()

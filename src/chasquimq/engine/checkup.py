@@ -57,6 +57,7 @@ def checkup(consumer: Consumer) -> Health:
             suspect_wait_s=consumer.recovery.longest_wait_s(),
             refused_moves=len(consumer.holdings.aside),
             refusing=settler.refusing,
+            overdue=consumer.overdue.why,
             threads_busy=consumer.pool.threads.busy,
             threads_stuck=consumer.pool.threads.stuck,
             threads_limit=consumer.pool.threads.limit,

@@ -22,6 +22,7 @@ from chasquimq.engine.holdings import Holdings
 from chasquimq.engine.janitor import Janitor
 from chasquimq.engine.lease import Lease
 from chasquimq.engine.outcome import Outcomes, Wrap
+from chasquimq.engine.overdue import Overdue
 from chasquimq.engine.pool import Pool, Tracer, Unwrap
 from chasquimq.engine.promoter import Promoter
 from chasquimq.engine.pulse import Pulse
@@ -90,7 +91,7 @@ class Consumer:
             options.events.max_waiting,
             options.results.ttl_s,
         )
-        announce = self._announce = self.settler.announce = observe(self.settler)
+        announce = self.announce = self.settler.announce = observe(self.settler)
         self.reader = Reader(
             store,
             self._jobs,
@@ -138,6 +139,8 @@ class Consumer:
             self.lease.steady,
         )
         self.settler.fresh = self.lease.fresh
+        self.knock = self._jobs.knock()
+        self.overdue = Overdue(self)
         self.pulse = Pulse(consumer_id, announce, self.health)
         self._janitor = Janitor(
             self._jobs, announce, options.janitor, lease_ms, lambda: self.promoter.leads
@@ -232,6 +235,7 @@ class Consumer:
                 self._begin(inside, "reader", self._read())
                 self._begin(inside, "brake", self.reader.brake.run())
                 self._begin(inside, "claimer", self.recovery.run())
+                inside.create_task(self.overdue.run(), name="chasqui-overdue")
                 self.state = "running"
                 with suppress(TimeoutError):
                     async with asyncio.timeout(limit_ms and limit_ms / 1000):
@@ -240,6 +244,7 @@ class Consumer:
                 drain.reschedule(self._loop.time() + drain_s)
                 inside.create_task(self._stop_reading())
                 await asyncio.wait([self.tasks["pool"]])
+                self.overdue.stop()
                 self._set_deadline()
         except TimeoutError:
             log.warning(
@@ -290,7 +295,7 @@ class Consumer:
         here = asyncio.get_running_loop()
         for name, link in self.links.items():
             if link is not None:
-                link.on_mended = partial(_tell, here, partial(self._announce, Reconnected(name)))
+                link.on_mended = partial(_tell, here, partial(self.announce, Reconnected(name)))
 
     async def _farewell(self) -> None:
         """Settle what ended, give back what did not, leave the group; not for ever, if Redis
@@ -329,7 +334,7 @@ class Consumer:
     def _count_back(self, count: int) -> None:
         if count:
             self.given_back += count
-            self._announce(GivenBack(count))
+            self.announce(GivenBack(count))
 
     def _run_now(self) -> list[bytes]:
         return [row[0] for row in self.pool.running]
@@ -344,7 +349,7 @@ class Consumer:
             return
         self.leases_lost += len(gone)
         log.warning("lost the leases of %d jobs; their handlers are cancelled", len(gone))
-        self._announce(LeasesLost(len(gone)))
+        self.announce(LeasesLost(len(gone)))
         self.holdings.drop(gone)
 
     def _given_up(self, error: ChasquiError) -> None:

@@ -37,7 +37,8 @@ class Holdings:
         self.refused = 0  # deliveries of what we already hold
         self.hungry = False  # the reader waits for room
         self.low = 0  # the queue length at which it is worth a look
-        self.blocked = False  # Redis refuses what we write: more jobs could not be settled
+        self.refusing = False  # Redis refuses what we write: more jobs could not be settled
+        self.overdue = False  # our leases may be over: what we started others could start, too
         self._concurrency = concurrency
         self._ahead = 0  # until it is known how fast the handlers are
         self._idle: deque[asyncio.Future[None]] = deque()
@@ -51,6 +52,11 @@ class Holdings:
         self.nudge = asyncio.Event()  # a suspect has ended, or what is queued is not started
         self._stuck = False
         self._sharing: asyncio.TimerHandle | None = None
+
+    @property
+    def blocked(self) -> bool:
+        """Nothing more may be read or claimed."""
+        return self.refusing or self.overdue
 
     # -- the reader's side -------------------------------------------------------------------
 
@@ -236,8 +242,14 @@ class Holdings:
         self.aside.add(entry_id)
         self.nudge.set()
 
-    def stop_reading(self, blocked: bool) -> None:
-        self.blocked = blocked
+    def stop_reading(self, refusing: bool) -> None:
+        self.refusing = refusing
+        if self.hungry:
+            self.feed()
+
+    def let_rest(self, overdue: bool) -> None:
+        """Start nothing while our leases may be over."""
+        self.overdue = overdue
         if self.hungry:
             self.feed()
 

@@ -66,6 +66,7 @@ class Lease:
         self._started: Future[None] = Future()
         self._ended: Stay | None = None
         self.link: Link | None = None
+        self.trouble = ""  # why the last renewal failed
 
     async def start(self) -> None:
         """Returns when it is there to be stopped."""
@@ -122,9 +123,15 @@ class Lease:
                         await link.open()
                         opened = True
                     await self._renew(link)
-                except Exception as error:  # whatever it was: a lease not renewed is a lease lost
+                    self.trouble = ""
+                except (KeyboardInterrupt, GeneratorExit):
+                    raise
+                except BaseException as error:  # whatever: a lease not renewed is a lease lost
+                    if isinstance(error, asyncio.CancelledError) and task.cancelling():
+                        raise
                     self.steady_since = None
-                    log.warning("renewing leases failed, trying again: %s", words(error))
+                    self.trouble = words(error)
+                    log.warning("renewing leases failed, trying again: %s", self.trouble)
                 # From its beginning: one that got no answer for a third is repeated at once, or
                 # its lease would be over when the next one is due.
                 await asyncio.sleep(max(began + self._lease_s / 3 - time.monotonic(), 0))

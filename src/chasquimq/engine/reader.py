@@ -53,7 +53,7 @@ class Reader:
         self.last_read_at: float | None = None
         self.asking_since: float | None = None  # for new entries, and no answer has come
         self.groups_recreated = 0
-        self.brake = Brake(store.hold, holdings, self.give_back, self._unblock)
+        self.brake = Brake(store.hold, holdings, self.give_back, self.unblock)
         self._hold = store.hold
         self._jobs = jobs
         self._holdings = holdings
@@ -87,11 +87,11 @@ class Reader:
         self.brake.stop()
         self._holdings.feed()
         while self._blocked:
-            if not await self._unblock():
+            if not await self.unblock():
                 return
             await asyncio.sleep(0.01)
 
-    async def _unblock(self) -> bool:
+    async def unblock(self) -> bool:
         """Have the blocked read end, if there is one; says whether that could be done."""
         if not self._blocked or not self._client_id:
             return False
@@ -151,9 +151,9 @@ class Reader:
         return len(self._holdings.ids) > len(self._holdings.aside) or bool(self.left_over)
 
     async def _take(self, rows: list[Row]) -> bool:
-        """Queue what was read; in a pause give it back, and answer False."""
+        """Queue what was read. Where nothing may be started give it back, and answer False."""
         self.taken += len(rows)
-        if self.brake.paused:
+        if self.brake.paused or self._holdings.overdue:
             await self.brake.turn_away(rows)
             return False
         if rows:

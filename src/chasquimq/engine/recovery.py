@@ -218,7 +218,7 @@ class Recovery:
                 chosen = self._pace.choose(waiting, self._loop.time(), places)
                 if not chosen:
                     return
-                rows = await self._take([one for one in chosen if one in self._own], 0)
+                rows = await self._take([one for one in chosen if one in self._own], None)
                 if self._steady():
                     others = [one for one in chosen if one in self._others]
                     rows += await self._take(others, self._lease_ms)
@@ -229,16 +229,32 @@ class Recovery:
                 return
             self._start(chosen, rows)
 
-    async def _take(self, suspects: Sequence[Suspect], idle_ms: int) -> list[Row]:
-        if not suspects:
+    async def _take(self, suspects: Sequence[Suspect], idle_ms: int | None) -> list[Row]:
+        return await self._take_ids([one.entry_id for one in suspects], idle_ms)
+
+    async def _take_ids(self, ids: Sequence[bytes], idle_ms: int | None) -> list[Row]:
+        if not ids:
             return []
-        ids = [one.entry_id for one in suspects]
         return await self._jobs.claim(ids, idle_ms, await self._soon_ms(), self._hold.keys)
 
     async def _soon_ms(self) -> int:
         # A request that is longer on its way, to a server that is frozen, would find there what
         # living workers could not renew. So it carries a time after which it takes nothing.
         return await self._jobs.clock_ms() + self._lease_ms // 3
+
+    async def take_up(self, ids: Sequence[bytes]) -> bool:
+        """Run again what we had to stop, with these runs counted; what others have taken meanwhile
+        is theirs. False while the queue is paused."""
+        rows = await self._take_ids(ids, None)
+        if not rows and await self._is_paused():
+            return False
+        # In one go, so that a renewal sees them in between neither held nor lost.
+        self._holdings.release(ids)
+        self._reader.left_over.difference_update(ids)
+        self._holdings.take_suspects(rows)
+        if rows:
+            self._announce(Read(len(rows), len(rows)))
+        return True
 
     async def _is_paused(self) -> bool:
         paused = await self._hold.look()

@@ -139,6 +139,10 @@ class Jobs:
         """Reply: how many were still ours; the others are left alone."""
         return pack(*lua.call("ack_held", (self._keys.stream,), (self.group, self.consumer, *ids)))
 
+    def knock(self) -> bytes:
+        """A write that changes nothing, of the kind by which others would take over our jobs."""
+        return pack("XCLAIM", self._keys.stream, self.group, self.consumer, 0, "0-0", "JUSTID")
+
     def lacking(self) -> bytes:
         """Reply: the commands of a worker that our user may not run."""
         return pack(*lua.call("may", (self._keys.stream,), asked(RUNNING)))
@@ -197,15 +201,16 @@ class Jobs:
     async def claim(
         self,
         ids: Sequence[bytes],
-        idle_ms: int,
+        idle_ms: int | None,
         not_after_ms: int = MAX_MS,
         unless: tuple[bytes, ...] = (),
     ) -> list[Row]:
-        """Take over entries that other consumers have left lying; nothing, if it gets there too
-        late, or while the key `unless` is there.
+        """Take over entries that other consumers have left lying, or (None) what is still pending
+        under our own name; nothing, if it gets there too late, or while the key `unless` is there.
 
         One script on all servers: `XREADGROUP ... CLAIM` knows no such limit."""
-        args: list[Arg] = [self.group, self.consumer, idle_ms, not_after_ms, *ids]
+        silent: Arg = "own" if idle_ms is None else idle_ms
+        args: list[Arg] = [self.group, self.consumer, silent, not_after_ms, *ids]
         return rows_of(await self._link.run("claim", (self._keys.stream, *unless), args))
 
     async def forget(self, ids: Sequence[bytes]) -> None:
