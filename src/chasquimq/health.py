@@ -15,6 +15,7 @@ State = Literal["new", "starting", "running", "stopping", "stopped", "failed"]
 
 PATIENCE_S = 3.0  # an answer that is later than it should be by so much is a problem
 STALLED_S = 30.0  # after so long, functions that were given up are not expected to end
+IN_A_ROW = 3  # so many refused rounds are a problem
 PULSE_S = 1.0  # between two times that a worker tells its metrics sinks how it is
 
 
@@ -26,6 +27,13 @@ class Connection(msgspec.Struct, frozen=True):
     reconnects: int = 0
     silent_s: float = 0.0
     trouble: str = ""
+
+
+class Failing(msgspec.Struct, frozen=True):
+    """Rounds of a loop that Redis refused, one after another; `why` is what it said to the last."""
+
+    times: int
+    why: str
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +60,6 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float = 0.0
     leads: bool = False  # this worker promotes delayed jobs for the queue
     schedules: bool = False  # this worker fires specs for the queue
-    promoter_refused: str | None = None  # what Redis says while it lets no delayed job be moved
-    scheduler_refused: str | None = None  # what it says while it lets no spec be fired
     paused: bool = False  # the queue is paused: it starts nothing new
     slots: int = 0  # that live; as many as `concurrency`
     slots_limit: int = 0
@@ -67,6 +73,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     refused_moves: int = 0  # jobs that have run, and that Redis refuses to settle
     refusing: str | None = None  # what Redis says while it takes nothing that this worker writes
     overdue: str | None = None  # why running jobs were stopped and nothing is read
+    failing: Mapping[str, Failing] = {}  # loops whose last round was refused, by name
     threads_busy: int = 0  # plain functions, also those that were given up and still run
     threads_stuck: int = 0  # the latter
     threads_limit: int = 0
@@ -138,16 +145,11 @@ def _problems(health: Health) -> tuple[str, ...]:
             f"Redis refuses to settle {health.refused_moves} jobs that have run: repair the keys "
             "or the rights that the log names"
         )
-    if health.promoter_refused is not None:
-        problems.append(
-            f"Redis refuses to move delayed jobs and retries: {health.promoter_refused}; they wait "
-            "until the key or the right is repaired"
-        )
-    if health.scheduler_refused is not None:
-        problems.append(
-            f"Redis refuses to fire repeatable jobs: {health.scheduler_refused}; they wait until "
-            "the key or the right is repaired"
-        )
+    problems += [
+        f"the {name} has failed {rounds.times} times in a row: {rounds.why}"
+        for name, rounds in health.failing.items()
+        if rounds.times >= IN_A_ROW
+    ]
     reading_s = None if health.paused else health.reading_s
     if reading_s is not None and reading_s > health.reading_limit_s:
         problems.append(f"the reader has got no answer for {reading_s:.1f} s, though it has room")

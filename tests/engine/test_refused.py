@@ -310,16 +310,16 @@ async def test_what_is_set_aside_is_charged_at_the_end_and_not_given_back_as_fre
 
 
 @pytest.mark.parametrize(
-    ("key", "field"),
+    ("key", "loop"),
     [
-        ("promoter_lock", "promoter_refused"),
-        ("delayed", "promoter_refused"),
-        ("scheduler_lock", "scheduler_refused"),
-        ("repeat", "scheduler_refused"),
+        ("promoter_lock", "promoter"),
+        ("delayed", "promoter"),
+        ("scheduler_lock", "scheduler"),
+        ("repeat", "scheduler"),
     ],
 )
 async def test_health_tells_that_nothing_is_promoted_or_fired(
-    desk: Desk, key: str, field: str
+    desk: Desk, key: str, loop: str
 ) -> None:
     log, place = Log(), getattr(desk.keys, key)
     async with desk.queue() as queue, desk.working(log, scheduler_tick_ms=50) as worker:
@@ -327,11 +327,12 @@ async def test_health_tells_that_nothing_is_promoted_or_fired(
         await eventually(lambda: worker.health().healthy)
         desk.redis.delete(place)
         desk.redis.rpush(place, "in the way")
-        await eventually(lambda: "WRONGTYPE" in (getattr(worker.health(), field) or ""))
+        await eventually(lambda: not worker.health().healthy)
         health = worker.health()
-        assert not health.healthy and getattr(health, field) in str(health.problems)
+        assert "WRONGTYPE" in health.failing[loop].why
+        assert f"the {loop} has failed" in str(health.problems)
         desk.redis.delete(place)
         await eventually(lambda: worker.health().healthy)
-        assert getattr(worker.health(), field) is None
+        assert loop not in worker.health().failing
         await queue.add("n", 1, job_id="later", delay_ms=1)
         await eventually(lambda: log.runs == ["later"])

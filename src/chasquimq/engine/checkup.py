@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from chasquimq.health import PATIENCE_S, Connection, Counters, Health, examined
+from chasquimq.health import PATIENCE_S, Connection, Counters, Failing, Health, examined
 from chasquimq.store import Link
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ def checkup(consumer: Consumer) -> Health:
             lease_s=options.read.claim_idle_ms / 1000,
             leads=consumer.promoter.leads,
             schedules=consumer.scheduler.leads,
-            promoter_refused=consumer.promoter.refused,
-            scheduler_refused=consumer.scheduler.refused,
             paused=reader.brake.paused,
             slots=consumer.pool.alive if consumer.pool.begun else options.concurrency,
             slots_limit=options.concurrency,
@@ -58,6 +56,7 @@ def checkup(consumer: Consumer) -> Health:
             refused_moves=len(consumer.holdings.aside),
             refusing=settler.refusing,
             overdue=consumer.overdue.why,
+            failing=_failing(consumer),
             threads_busy=consumer.pool.threads.busy,
             threads_stuck=consumer.pool.threads.stuck,
             threads_limit=consumer.pool.threads.limit,
@@ -74,6 +73,16 @@ def checkup(consumer: Consumer) -> Health:
             ),
         )
     )
+
+
+def _failing(consumer: Consumer) -> dict[str, Failing]:
+    rounds = {
+        "promoter": consumer.promoter.rounds,
+        "scheduler": consumer.scheduler.rounds,
+        "reader": consumer.reader.rounds,
+        "claimer": consumer.recovery.rounds,
+    }
+    return {name: Failing(one.failed, one.why) for name, one in rounds.items() if one.failed}
 
 
 def _state(task: asyncio.Task[None]) -> str:

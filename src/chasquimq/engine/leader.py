@@ -13,8 +13,8 @@ import asyncio
 import logging
 
 from chasquimq.engine.ear import Ear
-from chasquimq.errors import StoreError, StoreUnavailableError
-from chasquimq.flow.leader import lead
+from chasquimq.errors import StoreError
+from chasquimq.flow.leader import Rounds, lead
 from chasquimq.happening import Announce, LockTurned
 from chasquimq.store import Store
 
@@ -37,7 +37,7 @@ class Leader:
         ear: Ear | None = None,
     ) -> None:
         self.leads = False
-        self.refused: str | None = None  # what Redis says while it refuses our ticks
+        self.rounds = Rounds()
         self._store = store
         self._holder = holder
         self._announce = announce
@@ -55,7 +55,7 @@ class Leader:
         if self._own_ear:
             await self._ear.open()
         try:
-            await lead(self.tick, self._most_s, self._nudge, self._stop)
+            await lead(self.tick, self._most_s, self._nudge, self._stop, self.rounds)
         finally:
             self._turn(False)  # before the release: two leaders at once would be a false alarm
             if self._own_ear:
@@ -71,13 +71,10 @@ class Leader:
         asked_at = self._loop.time()
         try:
             wait_s = await self._act()
-        except StoreError as error:
-            if not isinstance(error, StoreUnavailableError):
-                self.refused = str(error.args[0])
+        except StoreError:
             if self._loop.time() >= self._ours_until:
                 self._turn(False)
             raise
-        self.refused = None
         self._turn(wait_s is not None)
         if wait_s is None:
             return self._interval_s

@@ -20,6 +20,7 @@ from chasquimq.config import ReadOptions, StreamOptions, UntilOptions
 from chasquimq.engine.brake import Brake
 from chasquimq.engine.holdings import Holdings
 from chasquimq.errors import QueueFullError, StoreError, StoreUnavailableError
+from chasquimq.flow.leader import Rounds
 from chasquimq.flow.pause import pause
 from chasquimq.happening import Announce, Drained, GivenBack, GroupRecreated, Read
 from chasquimq.store import Jobs, Row, Store
@@ -53,6 +54,7 @@ class Reader:
         self.last_read_at: float | None = None
         self.asking_since: float | None = None  # for new entries, and no answer has come
         self.groups_recreated = 0
+        self.rounds = Rounds()
         self.brake = Brake(store.hold, holdings, self.give_back, self.unblock)
         self._hold = store.hold
         self._jobs = jobs
@@ -199,6 +201,7 @@ class Reader:
         except SHAPE_ERRORS as error:
             raise self.link.mangled(error) from error
         self.last_read_at, self.asking_since = self._loop.time(), None
+        self.rounds.went_well()
         self.brake.hear(is_paused)
         if rows:
             # Small ones in between do not make us forget at once how large others are.
@@ -211,6 +214,7 @@ class Reader:
         if fault in (Fault.REFUSED, Fault.DIALECT):
             raise as_error(reply, "reading")
         log.warning("reading failed, trying again: %s", reply)
+        self.rounds.has_failed(as_error(reply, "reading"))
         if fault is Fault.GROUP:
             try:
                 await self._jobs.join(self._stream, again=True)

@@ -27,6 +27,7 @@ from chasquimq.config import MAX_MS, ReadOptions
 from chasquimq.engine.holdings import Holdings
 from chasquimq.engine.reader import Reader
 from chasquimq.errors import AccessError, QueueFullError, StoreError
+from chasquimq.flow.leader import Rounds
 from chasquimq.flow.pause import pause
 from chasquimq.happening import Announce, Read
 from chasquimq.policy.recovery import Pace, Suspect
@@ -68,6 +69,7 @@ class Recovery:
         self._after = FIRST
         self._able_since: float | None = None
         self._looked_at = float("-inf")
+        self.rounds = Rounds()
         self._stopped = False
         self._loop = asyncio.get_running_loop()
 
@@ -117,7 +119,9 @@ class Recovery:
                     await self._look()
                     await self._claim()
                     wait_s = self._until_next_change()
+                self.rounds.went_well()
             except StoreError as error:
+                self.rounds.has_failed(error)
                 log.warning("cannot take up what dead workers left, trying again: %s", error)
                 wait_s = AGAIN_S
             await pause(self._holdings.nudge, wait_s)

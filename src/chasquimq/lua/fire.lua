@@ -1,5 +1,6 @@
 -- Fire the due windows of a spec and move it on, if we lead and it is as we saw it.
 --
+-- With     part_lacking
 -- KEYS     1 specs      2 the spec's hash      3 stream      4 lock
 -- ARGV     1 holder      2 the spec's key      3 its score and 4 the sum of its bytes, as we saw
 --          them      5 its next score, '' none will come      6 limit, 0 none
@@ -17,6 +18,8 @@ if not hash[1] or redis.sha1hex(hash[1] .. (hash[2] or '')) ~= ARGV[4] then retu
 local fired = tonumber(string.match(hash[3] or '', '^%d+$')) or 0
 local limit, count = tonumber(ARGV[6]), #ARGV - 8
 if limit > 0 then count = math.max(math.min(count, limit - fired), 0) end
+local refused = lacking(KEYS[1], 'ZADD', 'ZREM') or lacking(KEYS[2], 'HSET', 'HDEL')
+if refused then return refused end
 for i = 1, count do
   local row = {'d', ARGV[8 + i]}
   if ARGV[8] ~= '' then row[3], row[4] = 'n', ARGV[8] end

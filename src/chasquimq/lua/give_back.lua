@@ -1,9 +1,12 @@
 -- Give back entries that we hold but did not run, so that others can run them now.
 --
+-- With     part_lacking
 -- KEYS     1 stream
 -- ARGV     1 group       2 consumer      3... pairs: entry id, deliveries before ours
 -- Returns  {how many were given back, then the ids of ours that cannot be: their body is gone}
 
+local refused = lacking(KEYS[1], 'XACK', 'XDEL')
+if refused then return refused end
 local reply = {0}
 for i = 3, #ARGV, 2 do -- each row: read, then write
   local id, before = ARGV[i], ARGV[i + 1]

@@ -1,6 +1,7 @@
 -- Acquire or renew the promoter's lock; if it is ours, move the due jobs to the stream.
 --
 -- With     part_member
+-- With     part_lacking
 -- KEYS     1 delayed set      2 stream      3 dlq      4 lock
 -- ARGV     1 holder      2 lock lives, s      3 how many at the most      4 side-index key prefix
 --          5 key prefix of the markers of ids that are unique until done
@@ -31,6 +32,8 @@ for n, member in ipairs(members) do
     moved[#moved + 1], moved[#moved + 2] = id, name
   end
 end
+local refused = #members > 0 and lacking(KEYS[1], 'ZREM')
+if refused then return refused end
 for i = 2, bad > 0 and 3 or 2 do redis.call('XLEN', KEYS[i]) end -- of another type: move nothing
 redis.call('SET', KEYS[4], ARGV[1], 'EX', ARGV[2])
 for n, member in ipairs(members) do

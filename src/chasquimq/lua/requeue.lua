@@ -1,5 +1,6 @@
 -- Put back what a silent consumer had only read ahead: as new entries, which charges nobody.
 --
+-- With     part_lacking
 -- KEYS     1 stream
 -- ARGV     1 group       2 the consumer      3 idle at least, ms
 --          4 not after, ms by the server's clock      5... entry ids
@@ -10,6 +11,8 @@ local now = redis.call('TIME')
 if now[1] * 1000 + math.floor(now[2] / 1000) > tonumber(ARGV[4]) then
   return {}
 end
+local refused = lacking(KEYS[1], 'XACK', 'XDEL')
+if refused then return refused end
 local moved = {}
 for i = 5, #ARGV do -- each row: read, then write
   local id = ARGV[i]
