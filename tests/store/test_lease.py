@@ -409,3 +409,12 @@ async def test_an_entry_with_more_fields_than_lua_can_pass_on_keeps_no_other_fro
     assert [fields for entry_id, fields in shelf.entries() if entry_id != wide] == [
         {b"d": envelope("a")}
     ]
+
+
+async def test_claiming_our_own_takes_nothing_that_others_have(shelf: Shelf) -> None:
+    jobs = await shelf.join()
+    mine, theirs = shelf.deliver(envelope("a"), envelope("b"))
+    shelf.redis.xclaim(shelf.keys.stream, GROUP, "other", 0, [theirs])
+    rows = await jobs.claim([mine, theirs], None)
+    assert [(row[0], row[3]) for row in rows] == [(mine, 1)]  # its run before this one counts
+    assert shelf.pending() == {mine: ("me", 2), theirs: ("other", 2)}
