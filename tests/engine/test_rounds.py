@@ -175,23 +175,26 @@ async def test_without_the_right_to_settle_no_job_runs_more_often_than_it_may(
 
 @pytest.mark.parametrize("right", ["-xack", "-xdel"])
 async def test_what_is_given_back_without_a_right_is_not_copied(own_desk: Desk, right: str) -> None:
-    desk, acl, gate = own_desk, own_desk.redis.execute_command, asyncio.Event()
+    desk, runs, acl = own_desk, list[str](), own_desk.redis.execute_command
 
     async def handler(job: Job) -> None:
-        await gate.wait()
+        runs.append(job.id)
+        await asyncio.sleep(3600)
 
     acl("ACL", "SETUSER", "app", "on", ">pw", "+@all", "&*", "~*")
     url = desk.server.url.replace("//", "//app:pw@")
-    working = desk.working(handler, redis_url=url, concurrency=1, read_block_ms=100)
-    async with desk.queue() as queue, working as worker:
-        await eventually(lambda: worker.health().healthy)
-        acl("ACL", "SETUSER", "app", right)
-        await queue.add_bulk([{"name": "n", "data": n} for n in range(20)])
-        await eventually(lambda: worker.health().running == 1)
-        await queue.pause()
-        await asyncio.sleep(1.5)
-        assert desk.waiting() == 20
-        acl("ACL", "SETUSER", "app", "+@all")
-        await queue.resume()
-        gate.set()
-        await desk.settled()
+    async with desk.queue() as queue:
+        async with desk.working(handler, redis_url=url, drain_ms=0) as worker:
+            await eventually(lambda: worker.health().healthy)
+            await queue.add_bulk([{"name": "n", "data": n} for n in range(5)])
+            await eventually(lambda: len(runs) == 5)
+            acl("ACL", "SETUSER", "app", right)
+        assert desk.waiting() == len(desk.pending()) == 5
+        heir = list[str]()
+
+        async def again(job: Job) -> None:
+            heir.append(job.id)
+
+        async with desk.working(again, claim_min_idle_ms=200):
+            await desk.settled()
+    assert sorted(heir) == sorted(runs)
