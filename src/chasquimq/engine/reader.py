@@ -150,7 +150,8 @@ class Reader:
         return self._options.batch if most is None else max(most - self.taken, 0)
 
     def _busy(self) -> bool:
-        return len(self._holdings.ids) > len(self._holdings.aside) or bool(self.left_over)
+        held = len(self._holdings.ids) > len(self._holdings.aside)
+        return held or bool(self.left_over and self.left())
 
     async def _take(self, rows: list[Row]) -> bool:
         """Queue what was read. Where nothing may be started give it back, and answer False."""
