@@ -29,7 +29,7 @@ ANSWERS = {
     "a host that paints": (b"*2\r\n$6\r\n\x1b[31mx\r\n$4\r\n6379\r\n", b"*0\r\n"),
     "no config-epoch": (MASTER, b"*2\r\n$4\r\nname\r\n$3\r\nany\r\n"),
     "an epoch that is no number": (MASTER, b"*2\r\n$12\r\nconfig-epoch\r\n$3\r\nany\r\n"),
-    "a list beyond memory": (b"*2147483647\r\n", b":7\r\n"),
+    "a list beyond memory": (b"*9223372036854775807\r\n", b":7\r\n"),
     "lists in lists": (b"*1\r\n" * 10_000, b":7\r\n"),
     "no protocol": (b"HTTP/1.1 400 Bad Request\r\n\r\n", b""),
     "an error that paints": (b"-ERR \x1b]0;owned\x07\r\n", b"-ERR \x1b[2J\r\n"),
