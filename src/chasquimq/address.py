@@ -227,7 +227,7 @@ def read_url(url: str, *, tls: bool = False, secret_elsewhere: bool = False) -> 
             f"{DEFAULT_URL}"
         )
     if not is_text(url):
-        raise _bad(url, "holds a half of a character (a lone surrogate); write it in UTF-8")
+        raise _bad(url, "holds a lone surrogate (half of a character); write it in UTF-8")
     if not _SCHEME.match(url):
         if _MAIMED.match(url):
             raise _bad(url, _SCHEMES)

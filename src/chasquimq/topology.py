@@ -95,7 +95,7 @@ def login_to_sentinels(address: Address) -> Credentials:
         )
     if secret is not None and not is_text(secret):
         raise ConfigError(
-            f"the environment variable {address.sentinel_password_env} holds a half of a character"
+            f"the environment variable {address.sentinel_password_env} holds a lone surrogate"
         )
     return address.sentinel_username, secret
 

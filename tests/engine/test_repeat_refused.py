@@ -73,7 +73,7 @@ SPECS: list[tuple[Options, type[Exception], str]] = [  # without a pattern it is
     ({"missed_fires": {"kind": "fire-all"}}, ValueError, "needs 'max_catchup'"),
     ({"missed_fires": {"kind": "fire-all", "max_catchup": 0}}, ValueError, "must be from 1"),
     ({"attempts": -1}, ValueError, "attempts must be a whole number"),
-    ({"backoff": "soon"}, TypeError, "backoff is a number of ms"),
+    ({"backoff": "soon"}, TypeError, "backoff is a whole number of ms"),
     ({"name": "a\x00b"}, ValueError, "control characters"),
     ({"name": "a\nb"}, ValueError, "control characters"),
     ({"name": "n" * 257}, ValueError, "257 bytes, limit is 256"),

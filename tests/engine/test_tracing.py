@@ -136,7 +136,7 @@ async def test_a_job_that_is_put_back_with_its_charge_keeps_it(desk: Desk) -> No
     [(_, row)] = desk.redis.xrange(desk.keys.stream)
     assert list(row) == [b"d", b"n", b"u", b"t"]
     assert row[b"t"] == carrier(1)
-    assert desk.envelopes()[0].attempt == 1
+    assert desk.envelopes()[0].attempt == 2  # the lost run, and the one that the stop cut off
 
 
 async def test_a_stranger_s_field_costs_no_job(desk: Desk) -> None:

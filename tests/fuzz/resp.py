@@ -12,6 +12,7 @@ from typing import Any
 import hiredis
 
 from chasquimq.store.pipe import MORE, Pipe
+from chasquimq.wire.fault import legible
 from tests.fuzz.draw import Draw
 from tests.fuzz.kit import Check
 
@@ -108,7 +109,9 @@ def run(data: bytes) -> None:
 
 
 def _uncut(stream: bytes) -> list[Any]:
-    reader = hiredis.Reader(notEnoughData=MORE)
+    reader = hiredis.Reader(
+        replyError=lambda text: hiredis.ReplyError(legible(text)), notEnoughData=MORE
+    )
     reader.feed(stream)
     replies = []
     while (reply := reader.gets()) is not MORE:

@@ -114,7 +114,7 @@ async def test_odd_answers_while_jobs_run(
             await crowd.goes_on()
             assert not vault.odd
     assert max(crowd.runs.values()) == 1
-    assert "wanted is (user, password)" in caplog.text and FIRST not in caplog.text
+    assert "it must return (username, password)" in caplog.text and FIRST not in caplog.text
 
 
 @pytest.mark.timeout(120)
@@ -139,6 +139,6 @@ async def test_a_password_of_the_sentinels_that_is_no_text(
 ) -> None:
     monkeypatch.setenv("SENTINELS_WORD", f"{FIRST}\udcff")
     url = "redis+sentinel://127.0.0.1:1/m?sentinel_password_env=SENTINELS_WORD"
-    with pytest.raises(ConfigError, match="SENTINELS_WORD holds a half of a character") as caught:
+    with pytest.raises(ConfigError, match="SENTINELS_WORD holds a lone surrogate") as caught:
         await Queue(queue_name, redis_url=url).add("a", 1)
     assert FIRST not in "".join(traceback.format_exception(caught.value))

@@ -274,7 +274,7 @@ async def test_a_provider_that_returns_no_pair_is_told_what_to_return(
     def provider(place: str | None) -> Any:
         return answer
 
-    with pytest.raises(ConfigError, match=r"returns \(username, password\), but it ") as caught:
+    with pytest.raises(ConfigError, match=r"it must return \(username, password\)") as caught:
         await ask(dialect_server.url, "PING", provider=provider)
     assert "hunter22" not in str(caught.value)
 
@@ -352,8 +352,8 @@ async def one_by_one_soon(place: str | None) -> AsyncIterator[str | None]:
 
 
 ODD: dict[str, tuple[Callable[[str | None], Any], str]] = {
-    "None": (lambda place: None, "answered None"),
-    "late None": (lambda place: soon(None), "answered None"),
+    "None": (lambda place: None, "returned None"),
+    "late None": (lambda place: soon(None), "returned None"),
     "text": (lambda place: CANARY, "type str"),
     "two letters": (lambda place: "Ka", "type str"),
     "bytes": (lambda place: CANARY.encode(), "type bytes"),
@@ -363,12 +363,12 @@ ODD: dict[str, tuple[Callable[[str | None], Any], str]] = {
     "none": (lambda place: (), "a tuple of 0"),
     "map": (lambda place: {CANARY: 1, "b": 2}, "type dict"),
     "set": (lambda place: {CANARY, "b"}, "type set"),
-    "pair of bytes": (lambda place: (None, CANARY.encode()), "a pair with something of type bytes"),
-    "pair of numbers": (lambda place: ("u", 31_415_926), "a pair with something of type int"),
-    "a truth": (lambda place: (True, CANARY), "a pair with something of type bool"),
-    "pair of pairs": (lambda place: ((CANARY, "b"), None), "a pair with something of type tuple"),
+    "pair of bytes": (lambda place: (None, CANARY.encode()), "a pair with a value of type bytes"),
+    "pair of numbers": (lambda place: ("u", 31_415_926), "a pair with a value of type int"),
+    "a truth": (lambda place: (True, CANARY), "a pair with a value of type bool"),
+    "pair of pairs": (lambda place: ((CANARY, "b"), None), "a pair with a value of type tuple"),
     "user alone": (lambda place: (CANARY, None), "a user without a password"),
-    "half": (lambda place: (None, f"{CANARY}\ud800"), "a half of a character"),
+    "half": (lambda place: (None, f"{CANARY}\ud800"), "a lone surrogate"),
     "generator": (one_by_one, "type generator"),
     "soon": (one_by_one_soon, "type async_generator"),
     "a call": (lambda place: lambda: (None, CANARY), "type function"),
@@ -389,9 +389,11 @@ async def test_an_odd_answer_of_a_provider_names_it_and_what_is_wanted(
         with pytest.raises(ConfigError) as caught:
             await dialer.dial()
         said = str(caught.value)
-        assert told in said and said.endswith("wanted is (user, password), each a str or None")
+        assert told in said and said.endswith(
+            "it must return (username, password), each a str or None"
+        )
         name = f"{provider.__module__}.{provider.__qualname__}"
-        assert f"credential_provider {name} answered" in said
+        assert f"credential_provider {name} returned" in said
         shown = "".join(traceback.format_exception(caught.value))
         assert "Kanarienvogel" not in shown and "31415926" not in shown
 
@@ -408,7 +410,7 @@ async def test_providers_of_other_kinds_are_named_without_what_they_hold(
 
     for provider, name in ((partial(odd, CANARY), "functools.partial"), (Odd(), "Odd")):
         dialer = Dialer(read_url(dialect_server.url), provider, QUICK)
-        with pytest.raises(ConfigError, match=f"{name} answered something of type str") as caught:
+        with pytest.raises(ConfigError, match=f"{name} returned a value of type str") as caught:
             await dialer.dial()
         assert "Kanarienvogel" not in "".join(traceback.format_exception(caught.value))
 
@@ -437,7 +439,7 @@ async def test_odd_answers_never_end_reconnecting(
     pipe.close()
     assert await link.ask("PING") == b"PONG"
     await link.close()
-    lines = [line for line in caplog.messages if "wanted is (user, password)" in line]
+    lines = [line for line in caplog.messages if "it must return (username, password)" in line]
     assert len(lines) == len(ODD) and "Kanarienvogel" not in caplog.text
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from chasquimq import ConfigError, sync
+from chasquimq import ConfigError, StoreUnavailableError, sync
 from tests.engine.wait import calls, finish, written_down
 from tests.sync.counter import Counter, eventually, killed
 
@@ -185,7 +185,10 @@ def test_a_provider_that_calls_sys_exit_does_not_end_the_loop(counter: Counter) 
         with counter.queue() as other:
             other.add("a", 1)
     leaves[:] = [True]
-    with counter.queue(credential_provider=provider) as queue, pytest.raises(SystemExit):
+    with (
+        counter.queue(credential_provider=provider) as queue,
+        pytest.raises(StoreUnavailableError, match="SystemExit was raised"),
+    ):
         queue.add("a", 2)
     assert counter.added() == [1]
 

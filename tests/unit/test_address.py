@@ -112,12 +112,12 @@ REFUSED = [  # (url, what the message says of it)
     ("unix://u@/a.sock", "write unix://:password@/path/to.sock, or unix://user:password@/path"),
     ("redis+sentinel://u@h,i/m", r"write redis\+sentinel://:password@host"),
     ("rediss+cluster://u@h,i", r"write rediss\+cluster://:password@host"),
-    ("redis://h\ud800", r"'redis://h\\ud800' holds a half of a character"),
-    ("redis://u:\udcff@h", r"'redis://\*\*\*@h' holds a half of a character"),  # not a secret
-    ("unix:///\udce9.sock", "holds a half of a character"),
-    ("rediss://h?ssl_ca_certs=/\ud83d", "holds a half of a character"),
-    ("redis+sentinel://h/\udfff", "holds a half of a character"),
-    ("\ud800", "holds a half of a character"),
+    ("redis://h\ud800", r"'redis://h\\ud800' holds a lone surrogate"),
+    ("redis://u:\udcff@h", r"'redis://\*\*\*@h' holds a lone surrogate"),  # not a secret
+    ("unix:///\udce9.sock", "holds a lone surrogate"),
+    ("rediss://h?ssl_ca_certs=/\ud83d", "holds a lone surrogate"),
+    ("redis+sentinel://h/\udfff", "holds a lone surrogate"),
+    ("\ud800", "holds a lone surrogate"),
 ]
 
 

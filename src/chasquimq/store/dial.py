@@ -292,28 +292,28 @@ async def _ask(provider: CredentialProvider, host: str | None) -> Credentials:
     except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # SystemExit and the like: no provider ends an event loop
-        raise OSError(f"{type(error).__name__} was raised") from error
+        raise OSError(0, f"{type(error).__name__} was raised") from error
     return _checked(provider, answer)
 
 
 def _checked(provider: CredentialProvider, answer: Any) -> Credentials:
     """No message shows what it answered, which may be the password."""
     if answer is None or not isinstance(answer, tuple | list):
-        odd = "None" if answer is None else f"something of type {type(answer).__name__}"
+        odd = "None" if answer is None else f"a value of type {type(answer).__name__}"
     elif len(answer) != 2:
         odd = f"a {type(answer).__name__} of {len(answer)}"
     elif kinds := [type(one).__name__ for one in answer if not isinstance(one, str | None)]:
-        odd = f"a pair with something of type {kinds[0]} in it"
+        odd = f"a pair with a value of type {kinds[0]}"
     elif not all(one is None or is_text(one) for one in answer):
-        odd = "a text with a half of a character in it"
+        odd = "a text with a lone surrogate"
     elif answer[0] and answer[1] is None:
         odd = "a user without a password"
     else:
         username, password = answer
         return username, password
     raise ConfigError(
-        f"credential_provider {_name_of(provider)} answered {odd}; wanted is (user, password), "
-        "each a str or None"
+        f"credential_provider {_name_of(provider)} returned {odd}; it must return "
+        "(username, password), each a str or None"
     )
 
 
