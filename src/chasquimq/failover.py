@@ -57,9 +57,9 @@ def follow(
     connection: Followed,
     provider: CredentialProvider | None = None,
 ) -> None:
-    """Have this connection hang up when a server other than `endpoint` is confirmed. `provider`:
-    answers in any thread, for the logins to nodes."""
-    # Databases, keys and users share a watch: they share the servers.
+    """Have this connection hang up when a server other than `endpoint` is confirmed. `provider`
+    gives the logins to nodes, and can be asked from any thread."""
+    # One watch for all queues and databases of an address.
     whole = msgspec.structs.replace(address, db=0, key="")
     with _lock:
         watch = _watches.get(whole)

@@ -15,7 +15,7 @@ State = Literal["new", "starting", "running", "stopping", "stopped", "failed"]
 
 PATIENCE_S = 3.0  # an answer that is later than it should be by so much is a problem
 STALLED_S = 30.0  # after so long, functions that were given up are not expected to end
-IN_A_ROW = 3  # so many refused rounds are a problem
+IN_A_ROW = 3  # refused rounds, before they are a problem
 PULSE_S = 1.0  # between two times that a worker tells its metrics sinks how it is
 
 

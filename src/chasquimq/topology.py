@@ -1,6 +1,6 @@
 """Which server to talk to now: the master that Sentinels name, or the node of a cluster that owns a
-key. Asked before every connect, so that whoever reconnects follows a failover; `failover.py` asks
-the same while connections are open.
+key. Asked before every connect, so that a reconnect follows a failover; `failover.py` asks the same
+while connections are open.
 
 1. Sentinels are asked all at once, until more than half have answered. They learn of a failover one
    after another, so who heard of the latest decides;
@@ -392,7 +392,7 @@ def _client(address: Address, place: Endpoint, login: Credentials) -> _Line:
 
 
 def async_connection(address: Address, place: Endpoint, login: Credentials) -> Any:
-    """The same for event loops. Whoever waits for its answers limits that."""
+    """The same for event loops. It has no limit of its own for answers: the caller sets one."""
     redis = _library()
     from redis import asyncio as redis_asyncio
     from redis.asyncio.retry import Retry

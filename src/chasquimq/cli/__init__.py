@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _refusal(error: OSError) -> str:
-    """What the system would not do. No traceback: whoever runs the command can mend it."""
+    """What the system refused, in one line: the user can repair it and needs no traceback."""
     from chasquimq.text import discreet, shown
 
     files = [shown(str(one), 200) for one in (error.filename, error.filename2) if one is not None]

@@ -152,7 +152,7 @@ def _plain(value: Any) -> Any:
 
 
 def _json(row: dict[str, Any], most: int) -> str:
-    """With texts of so many characters."""
+    """With each text cut to this many characters."""
 
     def word(value: object) -> str:
         return _cut(_word(value), most)

@@ -51,7 +51,7 @@ COUNTERS = {  # of a Tally's `counts`
 }
 
 # One page at a time. Many together would not be ready sooner, and each takes its turn of the
-# interpreter: whoever answers probes meanwhile would wait for all of them.
+# interpreter: the thread that answers probes would wait for all of them.
 _encoding = threading.Lock()
 
 

@@ -78,7 +78,7 @@ def classify(reply: Exception) -> Fault:
 
 
 def legible(text: str) -> str:
-    """An error reply as it may stand in logs and messages: whoever sends it is a stranger."""
+    """An error reply, made safe for logs and messages: escaped, and cut to a bounded length."""
     return shown(text, MOST_CHARACTERS)
 
 

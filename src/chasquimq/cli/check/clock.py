@@ -25,8 +25,8 @@ def check_clocks(clocks: Mapping[str, int]) -> list[Finding]:
     book.add(
         "server.clocks-apart",
         f"the clock of {odd} is {apart_ms / 1000:.1f} s {side} that of {other} ({len(clocks)} "
-        "servers were asked). Who takes over goes by its own clock: delayed jobs and schedules "
-        "come early or late by as much, and leases run out early or late",
+        "servers were asked). The one that takes over uses its own clock: delayed jobs and "
+        "schedules come early or late by as much, and leases run out early or late",
         fix="timedatectl set-ntp true",
         node=odd,
         apart_ms=apart_ms,

@@ -1,5 +1,5 @@
-"""The supervisor's stderr. Whoever reads it, a terminal or a log collector, may read slowly, or not
-at all: neither the supervisor nor its processes wait for that.
+"""The supervisor's stderr. The terminal or log collector that reads it may be slow, or not read at
+all: neither the supervisor nor its processes wait for it.
 
 1. a thread writes; what it has not written yet is held, up to a bound;
 2. beyond that bound processes wait until half of it is written, for a second at most;

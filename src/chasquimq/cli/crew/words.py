@@ -3,7 +3,7 @@
 1. a line ends with a newline, or with a carriage return: a progress bar shows as it moves. What is
    longer than 64 KiB goes on in the next line, and no character is cut in two;
 2. each byte is looked at and copied a few times, however much came before it without an end;
-3. the end of the last line that says something is kept, for whoever asks why the process ended.
+3. the end of the last line that is not blank is kept, to explain why the process ended.
 """
 
 from __future__ import annotations
