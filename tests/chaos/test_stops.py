@@ -39,7 +39,8 @@ def test_a_thousand_jobs_read_ahead_are_given_back_at_once(shared_stage: Stage) 
     eventually(lambda: list(stage.pending().values()) == ["leaving"] * 2)
     assert open_runs(stage.ledger.path, leaving.pid) == 2  # it is still there, for these
     assert {end.pid for end in stage.facts("end") if end.job in ahead} == {waiting.pid}
-    eventually(lambda: stage.counters(leaving)["given_back"] == AHEAD)
+    # A slow machine lets it share some before it is asked to stop, and read them once more.
+    eventually(lambda: stage.counters(leaving)["given_back"] >= AHEAD)
     stage.open("over")
     assert stage.fleet.terminate(leaving) == 0
 

@@ -123,7 +123,7 @@ async def test_what_is_still_ours_is_run_again_and_the_run_counts(desk: Desk) ->
             await eventually(lambda: worker.health().overdue is None)
         await eventually(lambda: len(desk.dead()) == 1)
         await desk.settled()
-        assert worker.health().held == 0
+        await eventually(lambda: worker.health().held == 0)
     assert (runs.starts["a"], runs.done["a"]) == (3, 0)
     assert desk.dead()[0][b"reason"] == b"retries_exhausted"
 
