@@ -6,11 +6,12 @@ BIN    := .venv/bin
 STAMP  := .venv/.installed
 SHELL  := /bin/bash
 # Tests mostly wait, so two processes more than there are cores. Beyond six the longest share decides.
-PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 4 ? cores + 2 : 6 )))
+CORES     := $(shell getconf _NPROCESSORS_ONLN)
+PROCESSES ?= $(shell echo $$(( $(CORES) < 4 ? $(CORES) + 2 : 6 )))
 
 # Tests start thousands of programs. What the first one compiles the others load, also where the
 # environment says that nothing is to be compiled (`make clean` removes it).
-test test-slow test-old: export PYTHONDONTWRITEBYTECODE :=
+check test test-all test-old: export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -43,15 +44,20 @@ format: venv ## let ruff format and fix what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-test: venv redis chromium lint ## everything: set-up, lint, all tests on all servers, in PROCESSES (cores + 2)
+check: lint ## what needs no server: lint, types, architecture, unit tests; for while you work, < 45 s
+	@$(BIN)/python -m pytest --tier check -n $(CORES) -q
+
+test: venv redis chromium lint ## what CI runs: everything that guards a promise, in PROCESSES (cores + 2); < 10 minutes
 	@$(BIN)/python -m pytest -n $(PROCESSES)
 
-test-slow: venv redis ## Spark in other ways: Connect, submitted, as a newcomer's program, its bench
-	@$(BIN)/python -m pytest -m slow
+test-all: venv redis chromium lint ## before a release: every test on every server, then the long trials; two hours
+	@$(BIN)/python -m pytest --tier all -n $(PROCESSES)
+	@$(MAKE) --no-print-directory test-old chaos soak model fuzz mutants \
+	  SEEDS=$(or $(SEEDS),1) MINUTES=$(or $(MINUTES),2) EXAMPLES=$(or $(EXAMPLES),200) SECONDS_EACH=$(or $(SECONDS_EACH),10)
 
 test-old: venv ## the store and the scenarios on Redis 7.0, the oldest that we support (Debian machines)
 	@tools/fetch_redis.sh .cache/redis-7.0 7.0
-	@TEST_SERVER=.cache/redis-7.0/bin/redis-server $(BIN)/python -m pytest -n $(PROCESSES) tests/store tests/chaos
+	@TEST_SERVER=.cache/redis-7.0/bin/redis-server $(BIN)/python -m pytest --tier all -n $(PROCESSES) tests/store tests/chaos
 
 demo: venv ## half a minute of jobs on a server of its own, and what Spark makes of it
 	@$(BIN)/python examples/demo.py

@@ -8,15 +8,10 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
 
-from tests.servers import DIALECTS, Dialect, DialectServer, Servers
+from tests.servers import Dialect, DialectServer, Servers
 
-pytest_plugins = ["pytester", "tests.plugin", "tests.share", "tests.orphan"]
-
-# Machines that run tests are busy: how long an example takes says nothing.
-settings.register_profile("tests", deadline=None)
-settings.load_profile("tests")
+pytest_plugins = ["pytester", "tests.plugin", "tests.tiers", "tests.share", "tests.orphan"]
 
 # What a shell puts in the background ignores Ctrl-C, and under nohup the end of its terminal; what
 # it starts would inherit that, and tests press those keys.
@@ -27,8 +22,6 @@ for number, handler in (
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
 
-EACH_DIALECT = [pytest.param(dialect, id=dialect.name) for dialect in DIALECTS]
-
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
@@ -36,14 +29,15 @@ def servers() -> Iterator[Servers]:
         yield servers
 
 
-@pytest.fixture(scope="session", params=EACH_DIALECT)
+@pytest.fixture(scope="session")
 def dialect_server(request: pytest.FixtureRequest, servers: Servers) -> DialectServer:
-    """A server shared by all tests, once per dialect: use `queue_name`, never flush or stop it."""
+    """A server shared by all tests, once per dialect (`tests/tiers.py` chooses them): use
+    `queue_name`, never flush or stop it."""
     dialect: Dialect = request.param
     return servers.shared(dialect)
 
 
-@pytest.fixture(params=EACH_DIALECT)
+@pytest.fixture
 def own_server(request: pytest.FixtureRequest, servers: Servers) -> Iterator[DialectServer]:
     """A server for one test, once per dialect, to flush, pause, kill and start again (AOF on)."""
     dialect: Dialect = request.param

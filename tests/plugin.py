@@ -17,7 +17,7 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.servers import DIALECTS, Dialect, find
+from tests.servers import DIALECTS, dialects_of, find
 
 DIALECT = "dialect"
 SURPRISE = "skipped, and nobody expected it"
@@ -33,10 +33,7 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    callspec = getattr(item, "callspec", None)
-    for value in callspec.params.values() if callspec else ():
-        if isinstance(value, Dialect):
-            report.user_properties.append((DIALECT, value.name))
+    report.user_properties += [(DIALECT, dialect.name) for dialect in dialects_of(item)]
     if report.skipped and not hasattr(report, "wasxfail"):
         expected = [str(r) for mark in item.iter_markers("expected_skip") for r in mark.args]
         reason = _reason(report)

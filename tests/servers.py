@@ -46,6 +46,13 @@ DIALECTS = (Dialect("other", "redis", (7, 0, 0), None),) if GIVEN else THREE
 CONFIG = {"enable-debug-command": "local"}
 
 
+def dialects_of(item: pytest.Item) -> list[Dialect]:
+    """Those that the test was made for, by its parameters."""
+    callspec = getattr(item, "callspec", None)
+    values = callspec.params.values() if callspec else ()
+    return [value for value in values if isinstance(value, Dialect)]
+
+
 @dataclass
 class DialectServer:
     """A running server and the dialect that a test speaks to it."""

@@ -12,9 +12,9 @@ from tests.chaos.kit.dice import SEED
 from tests.chaos.kit.fleet import Fleet
 from tests.chaos.kit.ledger import Ledger
 from tests.chaos.kit.stage import Stage
-from tests.conftest import EACH_DIALECT
 from tests.servers import DIALECTS, Dialect, DialectServer, Servers
 
+EACH_DIALECT = [pytest.param(dialect, id=dialect.name) for dialect in DIALECTS]
 EACH_SERVER = [pytest.param(d, id=d.name) for d in DIALECTS if d.forced is None]
 
 

@@ -26,6 +26,7 @@ async def test_a_master_is_killed_and_comes_back(sentinels: Watched, queue_name:
         await crowd.until(lambda: client(port).exists(f"{{chasqui:{queue_name}}}:stream"))
         sentinels.master.start()  # it takes itself for a master until a Sentinel tells it
         await asyncio.to_thread(until, lambda: _is_replica(sentinels.master.port))
+        await crowd.goes_on()  # confirmed by a replica again
     # What was confirmed as replicated is on the other one, and has run.
     assert set(crowd.accepted) <= set(crowd.runs)
     assert set(crowd.runs) <= set(crowd.accepted) | set(crowd.unsure)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from chasquimq.errors import ConfigError
 from chasquimq.policy.cron import Cron, read_cron
+from tests.tiers import examples
 
 MAX_MS = 2**53 - 1
 FIRST_MS, LAST_MS = 631_152_000_000, 4_417_977_600_000  # 1990 to 2110
@@ -153,7 +154,7 @@ def next_fire(made: Made, tz: str | None, at_ms: int) -> int | None:
 
 
 @given(made(), st.integers(FIRST_MS, LAST_MS))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_a_made_up_expression_fires_next_when_a_slow_search_says_so(made: Made, at_ms: int) -> None:
     expected = made.next(datetime.fromtimestamp(at_ms / 1000, UTC))
     fire = next_fire(made, None, at_ms)
@@ -164,7 +165,7 @@ def test_a_made_up_expression_fires_next_when_a_slow_search_says_so(made: Made, 
 
 
 @given(made(), ZONES, st.integers(0, LAST_MS), st.floats(0, 1))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_the_next_fire_is_the_same_from_anywhere_since_the_last(
     made: Made, tz: str | None, at_ms: int, part: float
 ) -> None:
@@ -179,7 +180,7 @@ def test_the_next_fire_is_the_same_from_anywhere_since_the_last(
 
 
 @given(made(), ZONES, st.integers(0, MAX_MS))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_any_moment_has_a_next_fire_or_none(made: Made, tz: str | None, at_ms: int) -> None:
     fire = next_fire(made, tz, at_ms)
     assert fire is None or (fire > at_ms and fire % 1000 == 0)

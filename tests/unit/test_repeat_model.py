@@ -29,6 +29,7 @@ from hypothesis.stateful import (
 from chasquimq.config import U32
 from chasquimq.policy.repeat import Plan, first_fire, plan, take_up
 from chasquimq.repeat import PAUSED_MS, MissedFiresPolicy, RepeatPattern, StoredSpec
+from tests.tiers import examples
 
 TICK = 1_000
 BEGIN = 1_792_889_999_000  # a second before a clock is turned back in Berlin
@@ -295,7 +296,7 @@ def goes_elsewhere(old: StoredSpec, new: StoredSpec) -> bool:
 
 def test_whoever_comes_between_a_window_fires_at_most_once() -> None:
     run_state_machine_as_test(
-        Schedules, settings=settings(max_examples=200, stateful_step_count=40)
+        Schedules, settings=settings(max_examples=examples(200), stateful_step_count=40)
     )
 
 

@@ -21,6 +21,7 @@ from chasquimq.trace import (
     pack_carrier,
     unpack_carrier,
 )
+from tests.tiers import examples
 
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
 PARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -46,7 +47,7 @@ def test_the_bytes_are_those_of_w3c() -> None:
     assert unpack_carrier(PARENT + b";a=1,b@c=2") == Origin(TRACE, SPAN, 1, "a=1,b@c=2")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(origins)
 def test_what_was_packed_is_read_again_and_never_too_long(origin: Origin) -> None:
     carrier = pack_carrier(origin)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from chasquimq.spark.place import LAST_SEQ, Place, Range
 from chasquimq.spark.read.cut import LOOKED, ROUNDS, WALK, Survey
 from chasquimq.spark.read.piece import End, Look
+from tests.tiers import examples
 from tests.unit.spark.model_stream import NOW, SHAPES, ModelStream, spread, stamped
 
 numbers = st.one_of(st.integers(0, 50), st.integers(NOW, NOW + 10_000), st.integers(0, LAST_SEQ))
@@ -62,7 +63,7 @@ def test_a_stretch_of_a_stream(stream: ModelStream, data: st.DataObject, parts: 
     assert covers(survey.cut(parts), stretch)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.data(), st.integers(0, 10**7), st.integers(2, 100), st.booleans())
 def test_whatever_a_stream_that_changes_tells(
     data: st.DataObject, length: int, parts: int, whole: bool
