@@ -56,10 +56,12 @@ ONE, EACH = On
 
 TABLE = (
     Row("tests", TEST),
-    # No server, no JVM.
+    # Neither a server nor a JVM.
     Row("tests/house", CHECK),
     Row("tests/unit", CHECK),
+    Row("tests/house/test_tiers.py", TEST),  # it collects everything, several times
     Row("tests/vectors", CHECK),
+    Row("tests/vectors/test_native_vectors.py", TEST, EACH),
     # Adding, reading and acking, and what begins anew when the server or its dialect changes.
     Row("tests/store/test_abandoned.py", TEST, EACH),
     Row("tests/store/test_add.py", TEST, EACH),

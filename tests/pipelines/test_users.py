@@ -15,18 +15,9 @@ from tests.engine.desk import Desk
 from tests.pipelines.exercise import COMMANDS, EXERCISES, Scene
 from tests.security.exercise import Role
 from tests.security.users import Guest, is_native, listed
-from tests.servers import DIALECTS, Dialect, DialectServer
+from tests.servers import DialectServer
 
 Exercise = Callable[[Role, SparkSession], None]
-
-
-def kinds(*short: Dialect) -> pytest.MarkDecorator:
-    """These in `make test`, all in `make test-slow`: to Spark a dialect that others are forced to
-    speak is none, and each kind takes seconds."""
-    slow = [one for one in DIALECTS if one not in short]
-    given = [pytest.param(one, id=one.name) for one in short]
-    given += [pytest.param(one, id=one.name, marks=pytest.mark.slow) for one in slow]
-    return pytest.mark.parametrize("own_server", given, indirect=True)
 
 
 def do(
@@ -47,7 +38,6 @@ def do(
     return used, listed(role, native=is_native(server, role))
 
 
-@kinds(DIALECTS[0], DIALECTS[2])
 @pytest.mark.parametrize("role", EXERCISES)
 def test_a_list_is_enough_and_all_of_it_is_used(
     spark: SparkSession, own_server: DialectServer, role: str, tmp_path: Path
@@ -56,7 +46,6 @@ def test_a_list_is_enough_and_all_of_it_is_used(
     assert used == may
 
 
-@kinds(DIALECTS[0])
 @pytest.mark.parametrize("role", COMMANDS)
 def test_spark_itself_asks_for_no_more(
     spark: SparkSession, own_server: DialectServer, role: str, tmp_path: Path

@@ -22,7 +22,6 @@ from chasquimq.spark.work import SparkWorker
 from tests.chaos.kit.wait import eventually
 from tests.pipelines.work_driver import handle
 from tests.servers import DIALECTS, DialectServer, Servers
-from tests.spark.session import ONE_KIND_IN_SHORT
 from tests.spark.test_cluster import PATIENCE_S, Cluster
 
 LEASE_MS = 2_000
@@ -85,7 +84,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-@ONE_KIND_IN_SHORT
 def test_an_executor_that_is_killed_in_a_handler_loses_nothing(
     cluster: Cluster, server: DialectServer, queue_name: str
 ) -> None:

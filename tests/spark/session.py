@@ -66,18 +66,6 @@ def start(home: Path) -> SparkSession:
     )
 
 
-# For tests that kill a JVM of their own: what differs between servers is tested without one, so
-# `make test` sees one kind of server, `make test-slow` the other.
-ONE_KIND_IN_SHORT = pytest.mark.parametrize(
-    "server",
-    [
-        pytest.param(NATIVE, id=NATIVE.name),
-        pytest.param(PORTABLE, id=PORTABLE.name, marks=pytest.mark.slow),
-    ],
-    indirect=True,
-)
-
-
 @pytest.fixture(params=[pytest.param(one, id=one.name) for one in (NATIVE, PORTABLE)])
 def server(request: pytest.FixtureRequest, servers: Servers) -> DialectServer:
     """Of each kind one: Spark's side forces no dialect, every server runs the same scripts."""

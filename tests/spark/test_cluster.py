@@ -19,7 +19,6 @@ from chasquimq import wire
 from tests.chaos.kit.fleet import ROOT
 from tests.chaos.kit.wait import eventually
 from tests.servers import DialectServer
-from tests.spark.session import ONE_KIND_IN_SHORT
 
 ROWS = 8_000
 EXECUTOR = b"CoarseGrainedExecutorBackend"
@@ -170,7 +169,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-@ONE_KIND_IN_SHORT
 def test_an_executor_that_is_killed_mid_write_leaves_each_job_once(
     cluster: Cluster, server: DialectServer, queue_name: str
 ) -> None:

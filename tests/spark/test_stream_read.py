@@ -20,7 +20,6 @@ from chasquimq import Queue, Worker
 from tests.chaos.kit.fleet import ROOT
 from tests.servers import DialectServer
 from tests.spark.following import PATIENCE_S, ids, lake, run
-from tests.spark.session import ONE_KIND_IN_SHORT
 from tests.spark_redis.events import Events
 
 
@@ -87,7 +86,6 @@ def driver(server: DialectServer, queue_name: str, tmp_path: Path) -> Iterator[D
 
 
 @pytest.mark.timeout(300)
-@ONE_KIND_IN_SHORT
 def test_a_killed_driver_loses_and_doubles_nothing(
     spark: SparkSession, events: Events, server: DialectServer, driver: Driver, tmp_path: Path
 ) -> None:

@@ -19,7 +19,6 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tests.chaos.kit.wait import eventually
 from tests.servers import DialectServer
-from tests.spark.session import ONE_KIND_IN_SHORT
 from tests.spark.stream_driver import run
 from tests.spark_redis.staging import Shelf
 
@@ -66,7 +65,6 @@ def payloads(shelf: Shelf) -> list[int]:
 
 
 @pytest.mark.timeout(400)  # a JVM of its own starts
-@ONE_KIND_IN_SHORT
 def test_a_driver_is_killed_in_the_middle_of_a_move(
     spark: SparkSession, server: DialectServer, queue_name: str, stream: Stream
 ) -> None:
