@@ -107,6 +107,10 @@ bench-pipeline: venv redis ## what an event costs in the lake, roll-ups and the 
 cli-reference: venv ## write docs/reference/cli* and the pages of --help anew, from the command itself
 	@$(BIN)/python tools/cli_reference.py
 
+freeze: venv redis ## write the lists in tests/frozen/ anew: what users rely on, after a change that is meant
+	@$(BIN)/python -m tests.frozen.write
+	@FREEZE=1 $(BIN)/python -m pytest -q $$(grep -rl --include="test_*.py" "frozen.lists import" tests)
+
 lock: ## write requirements/ anew with hashes: today's newest versions within the bounds; KEEP=1 those there
 	@$(PYTHON) tools/lock.py $(if $(KEEP),--keep) requirements
 

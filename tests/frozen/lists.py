@@ -1,0 +1,52 @@
+"""The subjects, their committed lists, and what the code says now."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from difflib import unified_diff
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SUBJECTS = sorted(path.stem for path in (HERE / "subjects").glob("*.py") if path.stem != "__init__")
+MEANT = "users rely on this; if the change is meant, run `make freeze` and say so in CHANGELOG.md\n"
+
+
+def lines_of(subject: str) -> list[str]:
+    """What the code says now about a subject."""
+    return ordered(import_module(f"tests.frozen.subjects.{subject}").lines())
+
+
+def ordered(lines: Iterable[str]) -> list[str]:
+    """The lines of a list: sorted, at least one, none of them twice."""
+    found = sorted(lines)
+    twice = [line for line, count in Counter(found).items() if count > 1]
+    if not found or twice:
+        raise ValueError(f"{len(found)} lines, of which these are there more than once: {twice}")
+    return found
+
+
+def write(name: str, lines: Iterable[str]) -> bool:
+    """Write a list; False if that is what the file holds already."""
+    file, text = HERE / f"{name}.txt", "".join(f"{line}\n" for line in ordered(lines))
+    if file.exists() and file.read_text(encoding="utf-8") == text:
+        return False
+    file.write_text(text, encoding="utf-8")
+    return True
+
+
+def compare(name: str, lines: Iterable[str]) -> None:
+    """Fail with a diff unless the committed list says the same. With FREEZE=1, write it."""
+    if os.environ.get("FREEZE") == "1":
+        write(name, lines)
+        return
+    file = HERE / f"{name}.txt"
+    committed = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    diff = unified_diff(committed, ordered(lines), file.name, "the code", lineterm="", n=0)
+    changes = "\n".join(diff)
+    if changes:
+        pytest.fail(MEANT + changes, pytrace=False)

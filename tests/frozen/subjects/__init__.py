@@ -1,0 +1,1 @@
+"""One module per list: `lines()` yields what the code says now."""
