@@ -51,7 +51,11 @@ progress bars go to stderr.
 |---|---|
 | `CHASQUI_REDIS_URL` | where Redis or Valkey is; no list of processes shows it |
 | `CHASQUI_DIALECT` | `native` or `portable`, to force one; the server is asked otherwise |
+| `CHASQUI_LAKE` | the folder of the lake, for the commands of `spark` that have `--lake` |
+| `CHASQUI_JDBC_PASSWORD` | the database's password, for [`spark enqueue`](cli/spark-enqueue.md) |
+| `CHASQUI_SPARK_LOG` | what Spark itself logs: `off` (the default), `error`, `warn`, `info` |
 | `NO_COLOR` | no colours |
+| `COLUMNS` | how wide help and tables are; the terminal is asked otherwise |
 
 ## Exit codes
 
