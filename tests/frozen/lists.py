@@ -30,12 +30,18 @@ def ordered(lines: Iterable[str]) -> list[str]:
     return found
 
 
+def committed(name: str) -> list[str]:
+    """The lines of a list as its file has them; none if there is no such file."""
+    file = HERE / f"{name}.txt"
+    return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+
 def write(name: str, lines: Iterable[str]) -> bool:
     """Write a list; False if that is what the file holds already."""
-    file, text = HERE / f"{name}.txt", "".join(f"{line}\n" for line in ordered(lines))
-    if file.exists() and file.read_text(encoding="utf-8") == text:
+    found = ordered(lines)
+    if found == committed(name):
         return False
-    file.write_text(text, encoding="utf-8")
+    (HERE / f"{name}.txt").write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
     return True
 
 
@@ -44,9 +50,8 @@ def compare(name: str, lines: Iterable[str]) -> None:
     if os.environ.get("FREEZE") == "1":
         write(name, lines)
         return
-    file = HERE / f"{name}.txt"
-    committed = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    diff = unified_diff(committed, ordered(lines), file.name, "the code", lineterm="", n=0)
+    names = (f"{name}.txt", "the code")
+    diff = unified_diff(committed(name), ordered(lines), *names, lineterm="", n=0)
     changes = "\n".join(diff)
     if changes:
         pytest.fail(MEANT + changes, pytrace=False)

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from chasquimq import BackoffSpec, Job, Queue, RepeatPattern, UnrecoverableError
+from chasquimq import BackoffSpec, Job, Queue, RepeatPattern, UnrecoverableError, Worker
 from tests.engine.desk import Desk, eventually
 
 HOUR_MS = 3_600_000
+FAR_MS = 4_000_000_000_000
 CARRIER = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
@@ -38,7 +39,7 @@ async def add_jobs(desk: Desk) -> None:
     async with desk.queue(waiting_events=True) as queue:
         await queue.add("takes-long", {"n": 1})
         await queue.add("", {"n": 2}, job_id="id-unnamed")
-        await queue.add("dies", {"n": 3}, attempts=1, backoff=1000)
+        await queue.add("dies", {"n": 3}, attempts=1, backoff=1000, job_id="id-died")
         await queue.add("gives-up", {"n": 4}, backoff=BackoffSpec.exponential(1000))
         await queue.add("retries", {"n": 5}, attempts=2, backoff=HOUR_MS, job_id="id-retries")
         await queue.add("works", {"n": 6}, job_id="id-done", unique="until_done")
@@ -59,8 +60,12 @@ async def add_specs(queue: Queue) -> None:
     every = RepeatPattern.every(HOUR_MS)
     cron = RepeatPattern.cron("0 4 * * *", tz="Europe/Berlin")
     fire_all = {"kind": "fire-all", "max_catchup": 2}
-    await queue.upsert_repeatable_job("tick", {"n": 1}, repeat=every, key="key-tick", attempts=3)
-    await queue.upsert_repeatable_job("tock", {}, repeat=cron, key="key-paused", limit=5)
+    await queue.upsert_repeatable_job(
+        "tick", {"n": 1}, repeat=every, key="key-tick", attempts=3, backoff=1000
+    )
+    await queue.upsert_repeatable_job(
+        "tock", {}, repeat=cron, key="key-paused", limit=5, start_after_ms=1, end_before_ms=FAR_MS
+    )
     await queue.upsert_repeatable_job(
         "tack", None, repeat=every, key="key-late", missed_fires=fire_all
     )
@@ -80,7 +85,7 @@ def make_late(desk: Desk) -> None:
 
 
 @asynccontextmanager
-async def working(desk: Desk) -> AsyncIterator[None]:
+async def working(desk: Desk) -> AsyncIterator[Worker]:
     """Have a worker run everything that can be run. The block begins when only one job still runs,
     and the worker has written down for how long; that job ends with the block."""
     go_on = asyncio.Event()
@@ -109,11 +114,19 @@ async def working(desk: Desk) -> AsyncIterator[None]:
             await eventually(lambda: len(desk.dead()) == 5 and desk.delayed() == 3)
             await eventually(lambda: desk.waiting() == 1)
             await eventually(lambda: b"=" in b"".join(desk.redis.hvals(desk.keys.started)))
-            yield
+            yield worker
             go_on.set()
             await eventually(lambda: desk.waiting() == 0)
         finally:
             await worker.close()
+
+
+async def leave_jobs(desk: Desk) -> None:
+    """Have one job run on a worker that is silent, and another wait."""
+    async with desk.queue() as queue:
+        await queue.add("works", {"n": 14}, job_id="id-runs")
+        desk.abandon(1, "c-silent")
+        await queue.add("works", {"n": 15}, job_id="id-waits")
 
 
 async def care_for(desk: Desk, folder: Path) -> None:
