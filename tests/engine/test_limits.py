@@ -186,22 +186,27 @@ async def test_health_tells_of_handlers_that_were_given_up_and_keep_all_slots(
     limits = {"time_limit_ms": 60} if why == "limit" else {"claim_min_idle_ms": 300}
     options = {"concurrency": 2, "max_attempts": 1, **limits}
     async with desk.queue() as queue, desk.working(handler, **options) as worker:
-        await queue.add_bulk([{"name": "", "data": "hangs"}] * 2)
-        await eventually(lambda: len(runs) == 2)
-        if why == "lease":
-            ids = [row["message_id"] for row in desk.pending()]
-            desk.redis.xclaim(desk.keys.stream, "default", "thief", 0, ids)
-            desk.redis.xack(desk.keys.stream, "default", *ids)
-        await eventually(lambda: worker.health().slots_kept == 2)
-        [problem] = worker.health().problems
-        assert problem.startswith("all 2 slots are kept by handlers that were given up")
-        assert worker.health().stalled is None
-        consumer = worker._consumer
-        assert consumer is not None
-        for slot in consumer.pool.slots:
-            slot.void_since -= STALLED_S
-        assert "all 2 slots have been kept for 30 s" in (worker.health().stalled or "")
-        over.set()
+        try:
+            await queue.add_bulk([{"name": "", "data": "hangs"}] * 2)
+            await eventually(lambda: len(runs) == 2)
+            if why == "lease":
+                ids = [row["message_id"] for row in desk.pending()]
+                desk.redis.xclaim(desk.keys.stream, "default", "thief", 0, ids)
+                desk.redis.xack(desk.keys.stream, "default", *ids)
+                await eventually(lambda: worker.health().counters.leases_lost == 2)
+            else:
+                await eventually(lambda: len(desk.dead()) == 2)
+            assert worker.health().slots_kept == 2
+            [problem] = worker.health().problems
+            assert problem.startswith("all 2 slots are kept by handlers that were given up")
+            assert worker.health().stalled is None
+            consumer = worker._consumer
+            assert consumer is not None
+            for slot in consumer.pool.slots:
+                slot.void_since -= STALLED_S
+            assert "all 2 slots have been kept for 30 s" in (worker.health().stalled or "")
+        finally:
+            over.set()  # else the handlers, and the worker with them, never end
         await queue.add("", "runs")
         await eventually(lambda: runs[2:] == ["runs"])
         await eventually(lambda: worker.health().healthy)
