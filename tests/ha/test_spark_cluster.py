@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 import redis
-from pyspark.sql.types import LongType, StringType
+from pyspark.sql.types import DataType, LongType, StringType
 
 from chasquimq.spark.client import Client
 from chasquimq.spark.schema import COLUMNS
@@ -27,6 +27,8 @@ from tests.spark_redis.writing import Row, Shelf, Writing, batch
 
 HOUR_MS = 3_600_000
 COLUMNS_LATER = {"delay_ms": LongType(), "id": StringType()}
+# Without ids of their own no row asks for a key of its id before it is written.
+COLUMNS_DERIVED = {"delay_ms": LongType()}
 EARLY = 5  # batches before the slot begins to move
 
 
@@ -80,23 +82,35 @@ def everything(home: Home) -> Counter[int]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("way", ["direct", "by-id", "at-once"])
+@pytest.mark.parametrize("way", ["direct", "direct-derived", "by-id", "at-once"])
 def test_rows_that_come_while_their_slot_moves_come_in_once(home: Home, way: str) -> None:
     if way == "by-id":
         columns = {"delay_ms": LongType(), "key": StringType()}
         writing = Writing(home.url, home.queue, columns, idColumn="key")
     else:
-        writing = Writing(home.url, home.queue, COLUMNS_LATER)
-    feed = Feed(writing, home.hand_over if way == "at-once" else home.move)
+        columns = COLUMNS_DERIVED if way == "direct-derived" else COLUMNS_LATER
+        writing = Writing(home.url, home.queue, columns)
+    here = home.client()
+
+    def move() -> None:
+        """Chunks come while all keys are still there, and new ones are refused: none may begin."""
+        home.move(begun=lambda: until_scripts_ran(here))
+
+    feed = Feed(writing, home.hand_over if way == "at-once" else move)
     writing.commit(writing.feed(iter(feed)))
     assert everything(home) == Counter(range(feed.rows))
 
 
 @pytest.mark.timeout(120)
-def test_staged_rows_come_in_once_though_the_slot_moves_twice(home: Home) -> None:
+@pytest.mark.parametrize(
+    "columns", [COLUMNS_LATER, COLUMNS_DERIVED], ids=["own-ids", "derived-ids"]
+)
+def test_staged_rows_come_in_once_though_the_slot_moves_twice(
+    home: Home, columns: dict[str, DataType]
+) -> None:
     """While tasks stage them, and while the driver brings them into a queue that is full."""
     writing = Writing(
-        home.url, home.queue, COLUMNS_LATER, commitMode="staged", chunkRows=10, maxStreamLen=50
+        home.url, home.queue, columns, commitMode="staged", chunkRows=10, maxStreamLen=50
     )
     feed = Feed(writing, home.move)
     told = writing.way().write(0, 0, iter(feed))
@@ -109,8 +123,7 @@ def test_staged_rows_come_in_once_though_the_slot_moves_twice(home: Home) -> Non
     def make_room() -> None:
         """All keys are still there, and new ones are refused: so a chunk must not begin."""
         drained.extend(Shelf(here, home.queue).drain(50))
-        before = scripts_run(here)
-        until(lambda: scripts_run(here) > before + 5)
+        until_scripts_ran(here)
 
     committing.start()
     until(lambda: Shelf(here, home.queue).numbers()[45:])
@@ -121,6 +134,11 @@ def test_staged_rows_come_in_once_though_the_slot_moves_twice(home: Home) -> Non
         committing.join(0.05)
     assert shelf.run(writing.run)["state"] == "done" and shelf.left(writing.run) == []
     assert Counter(drained) + everything(home) == Counter(range(feed.rows))
+
+
+def until_scripts_ran(client: redis.Redis) -> None:
+    before = scripts_run(client)
+    until(lambda: scripts_run(client) > before + 5)
 
 
 def scripts_run(client: redis.Redis) -> int:
