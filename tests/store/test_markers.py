@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from chasquimq import wire
 from chasquimq.job import Due, Envelope
 from chasquimq.store import Holder, Jobs, Row, markers
+from tests.store.faulty import break_off, places, wipe
 from tests.store.shelf import GROUP, Shelf
 
 CREATED_MS = 1_700_000_000_000
@@ -77,6 +79,24 @@ async def test_only_the_holder_of_the_entry_frees_the_id(shelf: Shelf, how: str)
     assert not shelf.redis.exists(shelf.keys.result("a"))
     assert await shelf.send(end(shelf.jobs("heir"), how, entry_id)) == 1
     assert await shelf.send(add(shelf, "theirs", CREATED_MS + 5)) == 1
+
+
+@ENDS
+async def test_the_id_is_freed_last(shelf: Shelf, how: str) -> None:
+    """Broken off anywhere, the id is not free while its job may still run: two would have it."""
+    for nth in count(1):
+        wipe(shelf)
+        jobs = await shelf.join()
+        await shelf.send(add(shelf, "mine"))
+        entry_id, *_ = await deliver(shelf, jobs)
+        ending = end(jobs, how, entry_id)
+        broken = await break_off(shelf, nth, lambda link, e=ending: shelf.send(e, link))
+        is_free = shelf.redis.get(shelf.keys.unique("a")).startswith(b"-")
+        runs_again = {"waiting", "pending"} & set().union(*places(shelf).values())
+        assert not (is_free and runs_again), broken
+        if broken is None:
+            break
+    assert is_free and nth > 3
 
 
 @ENDS
