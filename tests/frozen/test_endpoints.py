@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from chasquimq import Job
 from chasquimq.observe.endpoint import serve
 from tests.cli.crew import Crew, until
 from tests.cli.kit import Chasqui
 from tests.engine.desk import Desk
-from tests.frozen.lists import compare
+from tests.frozen.lists import compare, lines_of
 from tests.observe.kit import fetch
 from tests.servers import DIALECTS, Servers
 
@@ -56,6 +58,14 @@ async def test_what_is_served_is_what_it_was(
     compare("endpoints", lines)
 
 
+def check_metrics(port: int) -> None:
+    """What is scraped is what sinks show: tests/frozen/prometheus.txt."""
+    page = fetch(port, "/metrics").body.decode()
+    shown = text_string_to_metric_families(page)
+    described = {f"{one.name}: {one.type}: {one.documentation}" for one in shown}
+    assert described == {line for line in lines_of("prometheus") if line.count(": ") > 1}
+
+
 def _of_the_command(chasqui: Chasqui, queue: str, out: Path) -> list[str]:
     with Crew(chasqui, queue, "--metrics", "127.0.0.1:0", out=out) as crew:
         return of_ready("chasqui worker", crew.begins().port())
@@ -65,6 +75,7 @@ def of_ready(who: str, port: int) -> list[str]:
     """The pages of what is ready, and was so while they were asked for."""
 
     def asked() -> list[str]:
+        check_metrics(port)
         found = pages(who, port)
         return found if any(line.startswith(f"{who}: GET /health: 200") for line in found) else []
 
