@@ -7,7 +7,7 @@
 audit` runs, apart from the others. Versions are today's newest within the bounds, or with --keep
 those that the files name already. Which package index is asked is the machine's own setting, and
 the files do not name it. Hashes are those of all files that the index has of a version for Linux
-and macOS, so that pip may choose.
+and macOS and for Python 3.11 to 3.13, so that pip may choose.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BUILDERS = ("editables", "setuptools", "wheel")
 AUDITORS = ("pip-audit>=2.9,<3",)
 WANTED = re.compile(
     r"\.tar\.gz$|-none-any\.whl$|"
-    r"-(cp311|abi3|none)-(manylinux[\w.]*(x86_64|aarch64)|macosx[\w.]*)\.whl$"
+    r"-(cp31[1-3]|abi3|none)-(manylinux[\w.]*(x86_64|aarch64)|macosx[\w.]*)\.whl$"
 )
 LINK = re.compile(r"""<a [^>]*href=["']([^"']*)["'][^>]*>""")
 PINNED = re.compile(r"^([\w.-]+)==([^\s\\]+)", re.MULTILINE)
