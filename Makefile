@@ -11,14 +11,14 @@ PROCESSES ?= $(shell echo $$(( $(CORES) < 4 ? $(CORES) + 2 : 6 )))
 
 # Tests start thousands of programs. What the first one compiles the others load, also where the
 # environment says that nothing is to be compiled (`make clean` removes it).
-check test test-all test-old: export PYTHONDONTWRITEBYTECODE :=
+check test test-all test-old test-python313: export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: $(shell awk -F: '/^[a-z-]+:.*## / { print $$1 }' $(MAKEFILE_LIST))
+.PHONY: $(shell awk -F: '/^[a-z0-9-]+:.*## / { print $$1 }' $(MAKEFILE_LIST))
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## create .venv with the package and its development tools
 
@@ -34,6 +34,15 @@ redis: ## fetch a private Redis 8.6 into .cache/redis-8.6 (Debian machines)
 
 chromium: ## fetch a private headless Chromium into .cache/chromium (Debian machines)
 	@tools/fetch_chromium.sh .cache/chromium
+
+python313: .cache/venv-3.13/.installed ## fetch a private Python 3.13 and install everything for it (Debian machines)
+
+.cache/venv-3.13/.installed: $(STAMP) tools/fetch_python.sh tools/install.sh
+	@tools/fetch_python.sh .cache/python-3.13 3.13
+	@echo "installing into .cache/venv-3.13 ..."
+	@.cache/python-3.13/bin/python3.13 -m venv --without-pip --clear .cache/venv-3.13
+	@tools/install.sh .cache/venv-3.13/bin/python $(BIN)/python
+	@touch $@
 
 lint: venv ## ruff and mypy --strict
 	@$(BIN)/ruff check .
@@ -58,6 +67,9 @@ test-all: venv redis chromium lint ## before a release: every test on every serv
 test-old: venv ## the store and the scenarios on Redis 7.0, the oldest that we support (Debian machines)
 	@tools/fetch_redis.sh .cache/redis-7.0 7.0
 	@TEST_SERVER=.cache/redis-7.0/bin/redis-server $(BIN)/python -m pytest --tier all -n $(PROCESSES) tests/store tests/chaos
+
+test-python313: python313 redis ## unit, store and engine tests on Python 3.13, in PROCESSES
+	@.cache/venv-3.13/bin/python -m pytest -n $(PROCESSES) tests/unit tests/store tests/engine
 
 demo: venv ## half a minute of jobs on a server of its own, and what Spark makes of it
 	@$(BIN)/python examples/demo.py

@@ -25,41 +25,8 @@ if [[ -x $target/bin/redis-server ]] && "$target/bin/redis-server" --version >/d
 fi
 
 prepare
-repositories=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | awk '!seen[$0]++' || true)
-[[ -n $repositories ]] || give_up "apt knows no repository"
-
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-options=""
-[[ -r $keyring ]] && options="[signed-by=$keyring] "
-
-# Only what we name, whatever the machine itself uses or prefers.
-cat >>"$work/apt.conf" <<EOF
-Dir::Etc::SourceList "$work/sources.list";
-Dir::Etc::SourceParts "/dev/null";
-Dir::Etc::Preferences "/dev/null";
-Dir::Etc::PreferencesParts "/dev/null";
-EOF
-export APT_CONFIG=$work/apt.conf
-
-download() {
-    local suite
-    for suite in $suites; do
-        printf 'deb %s%s %s main\n' "$options" "$1" "$suite"
-    done >"$work/sources.list"
-    apt-get -q update && apt-get -q install -y --download-only \
-        "redis-server/${suites%% *}" "redis-tools/${suites%% *}"
-}
-
 echo "fetching Redis $wanted into ${target#"$PWD"/} ..."
-fetched=no
-for repository in $(head -n 4 <<<"$repositories"); do
-    if download "$repository" >>"$log" 2>&1; then
-        fetched=yes
-        break
-    fi
-done
-[[ $fetched == yes ]] || not_downloaded
-
+download_from "$suites" "redis-server/${suites%% *}" "redis-tools/${suites%% *}"
 for package in "$work"/cache/archives/*.deb; do
     unpack "$package"
 done

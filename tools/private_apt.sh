@@ -42,6 +42,35 @@ Acquire::https::Timeout "30";
 EOF
 }
 
+# Packages, and all they need, from suites that the machine itself may not use. The repository is
+# that of the machine's apt: no address is written here.
+#   download_from "experimental sid" redis-server/experimental redis-tools/experimental
+download_from() {
+    local suites=$1 options="" keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    local repositories repository suite
+    shift
+    repositories=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | awk '!seen[$0]++' || true)
+    [[ -n $repositories ]] || give_up "apt knows no repository"
+    [[ -r $keyring ]] && options="[signed-by=$keyring] "
+    # Only what we name, whatever the machine itself uses or prefers.
+    cat >>"$work/apt.conf" <<EOF
+Dir::Etc::SourceList "$work/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::Etc::Preferences "/dev/null";
+Dir::Etc::PreferencesParts "/dev/null";
+EOF
+    export APT_CONFIG=$work/apt.conf
+    for repository in $(head -n 4 <<<"$repositories"); do
+        for suite in $suites; do
+            printf 'deb %s%s %s main\n' "$options" "$repository" "$suite"
+        done >"$work/sources.list"
+        if { apt-get -q update && apt-get -q install -y --download-only "$@"; } >>"$log" 2>&1; then
+            return
+        fi
+    done
+    not_downloaded
+}
+
 not_downloaded() {
     give_up "apt could not download it ($(grep -E '^(E|Err)' "$log" | tail -n 1 | sed -E 's#[a-z]+://[^ ]*#the repository#g'))"
 }
