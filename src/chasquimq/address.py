@@ -29,7 +29,7 @@ from chasquimq.errors import AccessError, ArgumentError, ConfigError
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.redis")
 
 DEFAULT_URL = "redis://127.0.0.1:6379"
 SENTINEL_PORT = 26379

@@ -34,7 +34,7 @@ from chasquimq import topology
 from chasquimq.address import Address, CredentialProvider, Credentials, Endpoint
 from chasquimq.topology import Told, View
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.redis")
 
 EVERY_S = 1.0
 STALE_S = 5.0  # what was heard longer ago says nothing about now

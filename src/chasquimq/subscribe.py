@@ -24,7 +24,7 @@ from chasquimq.store import Dialer, Event, Events, Link
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.walk import FIRST_PAGE, next_count
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 AGAIN_S = 0.2
 NOW = "$"

@@ -30,7 +30,7 @@ from chasquimq.queue import Queue as AsyncQueue
 
 __all__ = ["Queue"]
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 P = ParamSpec("P")
 R = TypeVar("R")

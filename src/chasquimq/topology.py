@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.redis")
 
 ASK_S = 1.0  # for one place to answer; the next one may know as well
 _NEEDED = "an address of Sentinels or of a cluster needs redis-py: pip install 'chasquimq-py[ha]'"

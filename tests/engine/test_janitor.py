@@ -70,7 +70,7 @@ async def test_a_tick_sweeps_tells_and_waits(
     desk.redis.xdel(desk.keys.stream, *ids[:2])
     desk.redis.xgroup_createconsumer(desk.keys.stream, "default", "gone")
     await silence(desk)
-    with caplog.at_level(logging.INFO, "chasquimq.engine.janitor"):
+    with caplog.at_level(logging.INFO, "chasquimq.worker"):
         assert await janitor.tick() == 60.0
     assert told == [Swept(2, 1)]
     assert "swept 2 pending entries without a body, 1 names" in caplog.text

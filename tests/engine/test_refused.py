@@ -51,7 +51,7 @@ def bad_ones(job: Job) -> Exception | None:
 
 def of_run(record: logging.LogRecord) -> bool:
     """Whether it tells how a run ended, not what became of that."""
-    return record.name == "chasquimq.worker"
+    return " failed (attempt " in record.getMessage()
 
 
 # -- markers ---------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def undone() -> Iterator[None]:
 def logged(format: str, level: str = "info", **how: object) -> tuple[logging.Logger, io.StringIO]:
     out = io.StringIO()
     set_up(format, level, out)  # type: ignore[arg-type]
-    return logging.getLogger("chasquimq.engine.reader"), out
+    return logging.getLogger("chasquimq.worker"), out
 
 
 def record(message: str, *args: object, **extra: object) -> logging.LogRecord:

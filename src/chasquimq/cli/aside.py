@@ -35,9 +35,8 @@ def logged_to(handler: logging.Handler) -> Iterator[None]:
 
 
 @contextmanager
-def hushed(part: str, level: int) -> Iterator[None]:
-    """For the block, a part of the library logs from this level on only."""
-    log = logging.getLogger(part)
+def hushed(log: logging.Logger, level: int) -> Iterator[None]:
+    """For the block, this logger logs from this level on only."""
     before = log.level
     log.setLevel(level)
     try:

@@ -102,7 +102,8 @@ def count(queue: str, url: str | None, work: Work, most: int | None, *, quiet: b
     async def verb(door: Queue) -> Worked:
         return await watched("counting", None, "jobs", lambda tell: work(tell, door, most, True))
 
-    with hushed("chasquimq.engine.graveyard", logging.ERROR) if quiet else nullcontext():
+    log = logging.getLogger("chasquimq.queue")
+    with hushed(log, logging.ERROR) if quiet else nullcontext():
         counted = run_on(queue, url, verb)
     if counted.stopped:
         raise typer.Exit(Exit.INTERRUPTED)

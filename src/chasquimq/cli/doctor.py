@@ -358,4 +358,4 @@ class Visit:
 
 def quiet() -> AbstractContextManager[None]:
     """A connection that breaks is a finding here, and no line in a log."""
-    return hushed("chasquimq.store", logging.CRITICAL)
+    return hushed(logging.getLogger("chasquimq.redis"), logging.CRITICAL)

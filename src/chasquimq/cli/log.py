@@ -58,7 +58,7 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class AsText(logging.Formatter):
-    """`2026-11-16T09:00:00.123Z WARNING chasquimq.engine.reader reading failed`"""
+    """`2026-11-16T09:00:00.123Z WARNING chasquimq.worker reading failed`"""
 
     def __init__(self, *, colour: bool = False) -> None:
         super().__init__()

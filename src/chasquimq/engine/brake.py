@@ -20,7 +20,7 @@ from chasquimq.errors import StoreError
 from chasquimq.flow.pause import pause
 from chasquimq.store import Hold, Row
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 EVERY_S = 0.5  # so late, at the most, are a pause and its end noticed where there is work
 IDLE_S = 5.0

@@ -41,7 +41,7 @@ from chasquimq.text import said
 from chasquimq.trace import Tracing
 from chasquimq.wire.right import of_worker
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 GOODBYE_S = 3.0  # how long a stop may wait for Redis, once no handler runs any more
 PAGE = 500

@@ -16,7 +16,7 @@ from chasquimq.store.hold import PAUSE as PAUSE
 from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.schedule")
 
 SPECS = b"specs"  # what put_spec.lua and move_spec.lua say; all else is about delayed jobs
 WORDS = (SPECS, PAUSE)

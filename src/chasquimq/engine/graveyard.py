@@ -31,7 +31,7 @@ from chasquimq.store.walk import next_count
 
 __all__ = ["File", "Format", "Graveyard", "Progress", "Which"]
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 Act = Callable[[Sequence[DeadRow]], Awaitable[int]]
 Progress = Callable[[int], object] | None  # is told after each batch how many are done

@@ -18,7 +18,7 @@ from chasquimq.job import Draft
 from chasquimq.store import Link
 from chasquimq.wire import decode_name
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 Observe = Callable[[LinkWriter], Announce]  # the events sink writes through the writer
 

@@ -17,7 +17,7 @@ from chasquimq.happening import Announce, Swept
 from chasquimq.store import Jobs
 from chasquimq.store.jobs import FIRST
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 
 class Janitor:
@@ -41,7 +41,7 @@ class Janitor:
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        await lead(self.tick, self._every_s, self._nudge, self._stop)
+        await lead(self.tick, self._every_s, self._nudge, self._stop, log)
 
     def stop(self) -> None:
         self._stop.set()

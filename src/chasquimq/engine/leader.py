@@ -18,7 +18,7 @@ from chasquimq.flow.leader import Rounds, lead
 from chasquimq.happening import Announce, LockTurned
 from chasquimq.store import Store
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.schedule")
 
 GOODBYE_S = 1.0
 
@@ -55,7 +55,7 @@ class Leader:
         if self._own_ear:
             await self._ear.open()
         try:
-            await lead(self.tick, self._most_s, self._nudge, self._stop, self.rounds)
+            await lead(self.tick, self._most_s, self._nudge, self._stop, log, self.rounds)
         finally:
             self._turn(False)  # before the release: two leaders at once would be a false alarm
             if self._own_ear:

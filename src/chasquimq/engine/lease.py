@@ -24,7 +24,7 @@ from chasquimq.flow.backroom import Stay, backroom
 from chasquimq.store import Jobs, Link, Store
 from chasquimq.wire.fault import words
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 CHUNK = 2_000
 YOUNG = 10  # what was delivered within so much of a lease can wait for the next renewal

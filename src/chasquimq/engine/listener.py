@@ -30,7 +30,7 @@ from chasquimq.flow.pause import pause
 from chasquimq.store import Event, Events, Results, Store
 from chasquimq.wire import EventRow
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 RECENT = 1_000  # events heard when it begins, and failures and deaths kept in mind
 BATCH = 500

@@ -27,7 +27,7 @@ from chasquimq.wire.fault import Fault, classify
 if TYPE_CHECKING:
     from chasquimq.engine.consumer import Consumer
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 # All of a lease.
 LATE = 0.4  # a renewal is due each third

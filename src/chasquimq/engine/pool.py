@@ -42,7 +42,7 @@ from chasquimq.store import Row
 from chasquimq.text import shown
 from chasquimq.trace import Run, Running, Tracing
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 TURN_S = 0.001
 LOOK_S = 0.05

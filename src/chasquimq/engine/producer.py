@@ -39,7 +39,7 @@ from chasquimq.store.pipe import Pipe
 from chasquimq.store.resp import pack
 from chasquimq.wire.fault import Fault, as_error, classify, misunderstood
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 AGAIN_S = 0.1
 GOODBYE_S = 5.0

@@ -15,7 +15,7 @@ from chasquimq.job import Reason
 from chasquimq.store import Store
 from chasquimq.store.delayed import Promotion
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.schedule")
 
 
 class Promoter(Leader):

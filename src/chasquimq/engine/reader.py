@@ -29,7 +29,7 @@ from chasquimq.store.pipe import SHAPE_ERRORS, Pipe
 from chasquimq.store.resp import pack
 from chasquimq.wire.fault import Fault, as_error, classify
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 AGAIN_S = 0.2
 EMPTY_BLOCK_MS = 50  # an empty queue is noticed after so long

@@ -34,7 +34,7 @@ from chasquimq.policy.recovery import Pace, Suspect
 from chasquimq.store import Abandoned, Hold, Jobs, Row
 from chasquimq.store.jobs import FIRST, LAST, place
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 PAGES = 20  # of one look, at most; the next look goes on where they end
 AGAIN_S = 0.2

@@ -22,7 +22,7 @@ from chasquimq.engine.timetable import (
 from chasquimq.job import Job
 from chasquimq.repeat import RepeatableMeta, StoredSpec
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 
 class Recipe(TypedDict, total=False):

@@ -30,7 +30,7 @@ from chasquimq.policy.repeat import plan
 from chasquimq.store import Store
 from chasquimq.store.specs import MAX_BYTES, Firing, Seen
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.schedule")
 
 # Windows that one script call or one write fires, and all of a tick: the server serves nobody
 # else during the first, and the lock must outlive the last.

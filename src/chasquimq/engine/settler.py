@@ -27,7 +27,7 @@ from chasquimq.happening import Announce, CameTooLate, EventsDropped, Happening
 from chasquimq.store import Jobs, Kept, Store
 from chasquimq.wire.fault import Fault, classify, for_all
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 AGAIN_S = 0.2
 _BROKEN = ConnectionError("no answer")

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from queue import SimpleQueue
 from typing import Any
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 Function = Callable[[Any], Any]
 

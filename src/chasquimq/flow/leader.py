@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable
 from chasquimq.errors import ChasquiError, StoreError, StoreUnavailableError
 from chasquimq.flow.pause import pause
 
-log = logging.getLogger(__name__)
-
 Tick = Callable[[], Awaitable[float]]
 
 
@@ -41,6 +39,7 @@ async def lead(
     interval_s: float,
     nudge: asyncio.Event,
     stop: asyncio.Event,
+    log: logging.Logger,
     rounds: Rounds | None = None,
 ) -> None:
     """Call `tick` until `stop`; `nudge` cuts a wait short (and must be set on stop, too), unless

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from chasquimq.happening import Announce, Happening
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 QUIET_S = 60.0  # between two complaints about the same sink
 

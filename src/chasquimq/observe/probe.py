@@ -23,7 +23,7 @@ from chasquimq.store.hold import Hold
 from chasquimq.store.inspect import Inspect
 from chasquimq.wire import Keys
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 LIMIT_S = 2.0
 FRESH_S = 1.0

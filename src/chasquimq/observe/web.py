@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from chasquimq.errors import ConfigError
 from chasquimq.text import shown
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 HEAD_S = 1.0  # for a client to send the head of its request
 REQUEST_S = 5.0  # for a client to read its answer

@@ -36,7 +36,7 @@ from chasquimq.errors import (
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import Fault, as_error, classify, legible
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.redis")
 
 Arg = bytes | str | int
 MORE = object()  # the rest of a reply is still to come; False may be a reply

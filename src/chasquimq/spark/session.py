@@ -19,7 +19,7 @@ from chasquimq.errors import ConfigError
 from chasquimq.spark.java import find_java, java_home
 from chasquimq.text import discreet
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.cli")
 
 # Names of options and settings whose values Spark hides in plans, in its log of events and on its
 # pages: its own list, and whatever is an address.

@@ -42,7 +42,7 @@ from chasquimq.worker import Worker
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 Handlers = Handler | Mapping[str, Handler | Route] | Router | str
 Batches = Iterator[pa.RecordBatch]

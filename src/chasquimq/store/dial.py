@@ -41,7 +41,7 @@ from chasquimq.wire.fault import Fault, as_error, classify
 if TYPE_CHECKING:
     from chasquimq.failover import Followed
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.redis")
 
 _PROVIDER = (
     "credential_provider is a function that is called with 'host:port' (None for a unix socket) "

@@ -18,7 +18,7 @@ from chasquimq.store.resp import Arg, pack, pairs, text
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import Fault, as_error, classify
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.redis")
 
 # `give_back` makes what it leaves pending look so idle: nobody runs it. 24 days are less, and more
 # than anybody's lease.

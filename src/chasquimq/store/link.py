@@ -24,7 +24,7 @@ from chasquimq.store.pipe import SHAPE_ERRORS, Pipe
 from chasquimq.store.resp import Arg, pack
 from chasquimq.wire.fault import Fault, as_error, classify, words
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.redis")
 
 Prepare = Callable[[Pipe], Awaitable[None]]
 Kind = TypeVar("Kind", bound=type)

@@ -28,7 +28,7 @@ from chasquimq.config import DialectName
 from chasquimq.store.resp import pack
 from chasquimq.wire.fault import legible
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.redis")
 
 Replies = list[Any]
 Landed = Callable[[Replies], None]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
-import logging
 import os
 import signal
 import socket
@@ -52,8 +51,6 @@ from chasquimq.observe.metrics import JobOutcome, MetricsSink, ReaderBatch
 from chasquimq.observe.record import Recorder
 from chasquimq.text import shown, told
 from chasquimq.worker import Worker, run_workers
-
-log = logging.getLogger(__name__)
 
 FAREWELL_S = 4.5  # after its drain deadline, or when told to stop now, a process is gone by then
 LOOK_S = 0.02

@@ -11,7 +11,7 @@ from chasquimq.observe.probe import Depths, depths
 from chasquimq.store import Link
 from chasquimq.worker import Worker
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.cli")
 
 PATIENCE_S = 2.0
 

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from typing import TextIO
 
-log = logging.getLogger("chasquimq.worker")
+log = logging.getLogger("chasquimq.cli")
 
 ROOM = 2**20  # bytes that may be held; of the supervisor's own words twice as many
 PATIENCE_S = 1.0

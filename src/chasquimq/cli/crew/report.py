@@ -18,7 +18,7 @@ from chasquimq.cli.crew.supervisor import Slot, Supervisor
 from chasquimq.observe.endpoint import Report
 from chasquimq.observe.record import Snapshot, Totals, counted, merged
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.cli")
 
 STUCK_S = 10.0  # a supervisor whose loop has not turned for so long is not alive
 FRESH_S = 10.0  # how full a queue was longer ago is not told

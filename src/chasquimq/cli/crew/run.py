@@ -28,7 +28,7 @@ from chasquimq.observe.endpoint import Endpoint
 from chasquimq.observe.web import read_place
 from chasquimq.text import shown
 
-log = logging.getLogger("chasquimq.worker")
+log = logging.getLogger("chasquimq.cli")
 
 TAB = "\t"
 

@@ -36,7 +36,7 @@ from chasquimq.cli.crew.wait import first, has_terminal
 from chasquimq.cli.exits import Exit
 from chasquimq.errors import ChasquiError, ConfigError
 
-log = logging.getLogger("chasquimq.worker")
+log = logging.getLogger("chasquimq.cli")
 
 ASK_S = 1.0  # between two questions how a process is
 STALLED_LOOKS = 2  # a process that is stalled in so many of them in a row is replaced

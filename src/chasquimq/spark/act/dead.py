@@ -38,7 +38,7 @@ from chasquimq.spark.options import where_options
 from chasquimq.spark.write import ready
 from chasquimq.wire import Keys
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 Progress = Callable[[int], object] | None  # is told now and then how many are done
 

@@ -18,7 +18,7 @@ from chasquimq.spark.read.mark import Mark, Offset, Span, read_mark, share, writ
 from chasquimq.spark.read.walk import SCRIPT, Stream, Walked, locate, look, walk
 from chasquimq.wire import Keys
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 
 def report(options: SourceOptions, queue: str, lost: int | None, after: Place | str) -> None:

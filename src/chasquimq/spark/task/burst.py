@@ -21,7 +21,7 @@ from chasquimq.errors import StoreError
 from chasquimq.spark.client import Client
 from chasquimq.spark.task.ledger import Ledger
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.worker")
 
 LISTEN_S = 1.0
 PAGES = 4

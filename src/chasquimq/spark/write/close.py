@@ -16,7 +16,7 @@ from chasquimq.spark.write import run as runs
 from chasquimq.spark.write.run import Run
 from chasquimq.spark.write.way import Messages, Written
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 FORGET = 500  # markers of partitions that one command removes
 ABORT_S = 5.0  # a write that failed is not worth more patience

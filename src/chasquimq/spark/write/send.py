@@ -27,7 +27,7 @@ from chasquimq.spark.write.run import Run
 from chasquimq.wire import Keys
 from chasquimq.wire.fault import Fault, as_error, classify
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 IN_FLIGHT = 8  # chunks on their way while the next are encoded
 PAUSE_S, MAX_PAUSE_S = 0.02, 1.0  # between two looks at a full queue

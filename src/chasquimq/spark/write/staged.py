@@ -35,7 +35,7 @@ from chasquimq.spark.write.run import Run
 from chasquimq.spark.write.way import Messages
 from chasquimq.wire.fault import as_error
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 SCRIPTS = (*move.SCRIPTS, *ready.SCRIPTS, "spark_stage", "spark_commit")
 # What our scripts run after their first write, beside what all writes need (see ready.py).

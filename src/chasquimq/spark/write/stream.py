@@ -21,7 +21,7 @@ from chasquimq.spark.options import SinkOptions
 from chasquimq.spark.write.run import Run, run_of_batch
 from chasquimq.spark.write.way import Messages, Way, way
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("chasquimq.queue")
 
 # Where Spark tells a task which query and which batch it works for. Nothing else does.
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
