@@ -4,6 +4,7 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.installed
+WORKFLOWS := .github/workflows
 SHELL  := /bin/bash
 # Tests mostly wait, so two processes more than there are cores. Beyond six the longest share decides.
 CORES     := $(shell getconf _NPROCESSORS_ONLN)
@@ -48,6 +49,10 @@ lint: venv ## ruff and mypy --strict
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+lint-workflows: venv ## check workflows with zizmor and check-jsonschema, offline
+	@$(BIN)/zizmor --offline --pedantic --strict-collection --no-progress --quiet $(WORKFLOWS)/*.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)/*.yml
 
 format: venv ## let ruff format and fix what it can
 	@$(BIN)/ruff check --fix .

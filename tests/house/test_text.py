@@ -25,6 +25,10 @@ PYTHON = [path for path in files(ROOT, ".py") if path.parent != Path(__file__).p
 SOURCES = files(SOURCE, ".py")
 
 PINNED = re.compile(r" +--hash=sha256:[0-9a-f]{64}(?: \\)?")  # a file that pip may install
+# An action or an image of a workflow, by its hash.
+ACTION = re.compile(r" +(- )?uses: [\w./-]+@[0-9a-f]{40} # v[\d.]+")
+IMAGE = re.compile(r" +image: [\w./:-]+@sha256:[0-9a-f]{64}")
+PINS = (PINNED, ACTION, IMAGE)
 FAKE = "not a secret"  # a line with these words is let through: obviously made up, for a test
 
 SECRETS = {
@@ -71,7 +75,7 @@ def secrets_in(text: str) -> list[Offence]:
     return [
         (number, what)
         for number, line in enumerate(text.splitlines(), 1)
-        if FAKE not in line and not PINNED.fullmatch(line)
+        if FAKE not in line and not any(pin.fullmatch(line) for pin in PINS)
         for what, pattern in SECRETS.items()
         if re.search(pattern, line)
     ]
@@ -93,6 +97,8 @@ def test_no_file_holds_a_secret() -> None:
         "deadbee5" * 5,
         "aB3" * 16,
         "pass" + 'word = "correct horse battery"',
+        f"      - run: ./deploy {'deadbee5' * 5}",
+        f"      - uses: owner/action@{'deadbee5' * 5}",  # of which version is it?
     ],
 )
 def test_a_secret_is_seen(line: str) -> None:
@@ -108,6 +114,8 @@ def test_a_secret_is_seen(line: str) -> None:
         "rediss://[user:password@]host",
         'f"redis://:{secret}@{host}"',
         "x" * 60,
+        f"      - uses: owner/action@{'deadbee5' * 5} # v1.2.3",
+        f"        image: owner/image:1.2@sha256:{'deadbee5' * 8}",
     ],
 )
 def test_what_is_no_secret_passes(line: str) -> None:

@@ -69,6 +69,19 @@ def lines_of(text: str, pattern: str) -> Iterator[Offence]:
         yield text.count("\n", 0, found.start()) + 1, found[0]
 
 
+def missing_targets(command: str) -> list[str]:
+    """Targets that a command makes and the Makefile does not have."""
+    there = re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE)
+    made = re.findall(r"\bmake +([a-z-]+(?: +[a-z-]+)*)", command)
+    return [target for targets in made for target in targets.split() if target not in there]
+
+
+def missing_files(command: str) -> list[str]:
+    """Files and folders of ours that a command names and that do not exist."""
+    named = re.findall(r"(?<![\w./-])(?:src|tests|tools|requirements)/[\w./-]*\w", command)
+    return [name for name in named if not (ROOT / name).exists()]
+
+
 @cache
 def _all(folder: Path) -> list[Path]:
     return sorted(_walk(folder))
