@@ -50,8 +50,8 @@ lint: venv ## ruff and mypy --strict
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-lint-workflows: venv ## check workflows with zizmor and check-jsonschema, offline
-	@$(BIN)/zizmor --offline --pedantic --strict-collection --no-progress --quiet $(WORKFLOWS)/*.yml
+lint-workflows: venv ## check workflows and hooks with zizmor and check-jsonschema, offline
+	@$(BIN)/zizmor --offline --pedantic --strict-collection --no-progress --quiet $(WORKFLOWS)/*.yml .pre-commit-config.yaml
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)/*.yml
 
 format: venv ## let ruff format and fix what it can
