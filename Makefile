@@ -58,7 +58,7 @@ format: venv ## let ruff format and fix what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-check: lint ## what needs no server: lint, types, architecture, unit tests; for while you work, < 45 s
+check: lint lint-workflows ## what needs no server: lint, types, architecture, unit tests; for while you work, < 45 s
 	@$(BIN)/python -m pytest --tier check -n $(CORES) -q
 
 test: venv redis chromium lint ## what CI runs: everything that guards a promise, in PROCESSES (cores + 2); < 10 minutes
@@ -66,7 +66,7 @@ test: venv redis chromium lint ## what CI runs: everything that guards a promise
 
 test-all: venv redis chromium lint ## before a release: every test on every server, then the long trials; two hours
 	@$(BIN)/python -m pytest --tier all -n $(PROCESSES)
-	@$(MAKE) --no-print-directory test-old chaos soak model fuzz mutants \
+	@$(MAKE) --no-print-directory test-old test-python313 chaos soak model fuzz mutants \
 	  SEEDS=$(or $(SEEDS),1) MINUTES=$(or $(MINUTES),2) EXAMPLES=$(or $(EXAMPLES),200) SECONDS_EACH=$(or $(SECONDS_EACH),10)
 
 test-old: venv ## the store and the scenarios on Redis 7.0, the oldest that we support (Debian machines)
@@ -74,7 +74,7 @@ test-old: venv ## the store and the scenarios on Redis 7.0, the oldest that we s
 	@TEST_SERVER=.cache/redis-7.0/bin/redis-server $(BIN)/python -m pytest --tier all -n $(PROCESSES) tests/store tests/chaos
 
 test-python313: python313 redis ## unit, store and engine tests on Python 3.13, in PROCESSES
-	@.cache/venv-3.13/bin/python -m pytest -n $(PROCESSES) tests/unit tests/store tests/engine
+	@.cache/venv-3.13/bin/python -m pytest --tier all -n $(PROCESSES) tests/unit tests/store tests/engine
 
 demo: venv ## half a minute of jobs on a server of its own, and what Spark makes of it
 	@$(BIN)/python examples/demo.py

@@ -57,7 +57,13 @@ ONE, EACH = On
 TABLE = (
     Row("tests", TEST),
     # Neither a server nor a JVM.
+    Row("tests/frozen", CHECK),
+    Row("tests/frozen/test_endpoints.py", TEST),
+    Row("tests/frozen/test_json.py", TEST),
+    Row("tests/frozen/test_redis.py", TEST),
+    Row("tests/frozen/test_signals.py", TEST),
     Row("tests/house", CHECK),
+    Row("tests/mutants/test_mutants.py", CHECK),
     Row("tests/unit", CHECK),
     Row("tests/house/test_tiers.py", TEST),  # it collects everything, several times
     Row("tests/vectors", CHECK),
@@ -91,6 +97,7 @@ TABLE = (
     # Minutes of load or several JVMs, for what shorter tests guard as well.
     Row("tests/bench", ALL),
     Row("tests/soak/test_soak.py", ALL),
+    Row("tests/pipelines/test_json.py", ALL),
     Row("tests/pipelines/test_work_cluster.py", ALL),
     Row("tests/spark/test_bench.py", ALL),
     Row("tests/spark/test_cluster.py", ALL),

@@ -1,4 +1,4 @@
-"""The table of mutants applies to today's sources, and the gate can tell dead from alive."""
+"""The table of mutants applies to today's sources, and each row names tests that exist."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.mutants.run import ROOT, broken, kill, kill_by_model
+from tests.mutants.run import ROOT, broken
 from tests.mutants.table import MUTANTS, Mutant
 from tests.servers import DIALECTS
 
@@ -71,20 +71,3 @@ def _exists(path: str) -> bool:
 
 def _text(path: str) -> str:
     return (ROOT / path.partition("::")[0]).read_text()
-
-
-def test_a_known_defect_is_noticed() -> None:
-    (mutant,) = [one for one in MUTANTS if one.name == "budget off by one"]
-    assert kill(mutant) is not None
-
-
-def test_random_programs_notice_a_known_defect() -> None:
-    (mutant,) = [one for one in MUTANTS if one.name == "claim counts one crash too many"]
-    assert kill_by_model(mutant) is not None
-
-
-def test_what_breaks_nothing_survives() -> None:
-    harmless = MUTANTS[-1]._replace(
-        file="policy/verdict.py", old="Pure.", new="Pure!", tests=("tests/unit/test_policy.py",)
-    )
-    assert kill(harmless) is None
