@@ -84,7 +84,6 @@ TABLE = (
     Row("tests/engine/test_cuts.py", TEST, EACH),
     Row("tests/engine/test_faults.py", TEST, EACH),
     Row("tests/engine/test_own_ids.py", TEST, EACH),
-    Row("tests/engine/test_recover.py", TEST, EACH),
     Row("tests/engine/test_refused.py", TEST, EACH),
     Row("tests/engine/test_replaced.py", TEST, EACH),
     Row("tests/engine/test_resend.py", TEST, EACH),

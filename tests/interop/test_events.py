@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from tests.chaos.kit.wait import eventually
-from tests.interop.conftest import MakeSide
+from tests.interop.conftest import MakeSide, both_ways
 from tests.interop.side import Side, Told
 from tests.servers import DialectServer
 
-PAIRS = [("reference", "ours"), ("ours", "reference"), ("reference", "reference")]
-both_ways = pytest.mark.parametrize(("a", "b"), PAIRS, ids=lambda name: name)
 WORK: dict[str, Any] = {"concurrency": 1, "read_block_ms": 100}
 NUMBERS = ("attempt", "backoff_ms", "delay_ms", "duration_us", "ts")
 # What follows `e id ts [n]`, in the order of the reference.
