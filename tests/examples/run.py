@@ -8,6 +8,7 @@ import contextlib
 import doctest
 import inspect
 import io
+import logging
 import signal
 import subprocess
 import sys
@@ -43,6 +44,19 @@ def defaults(**options: Any) -> Iterator[None]:
             door.update(old)
 
 
+@contextlib.contextmanager
+def loggers_restored() -> Iterator[None]:
+    """Pages show how to silence a logger; the tests after them listen to it."""
+    known = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]
+    before = [(one, one.level, one.disabled) for one in known]
+    try:
+        yield
+    finally:
+        for one, level, disabled in before:
+            one.setLevel(level)
+            one.disabled = disabled
+
+
 async def run_block(
     page: str, block: Block, namespace: dict[str, Any], limit_s: float = PROGRAM_S
 ) -> str:
@@ -52,7 +66,7 @@ async def run_block(
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     code = compile(source, page, "exec", flags, dont_inherit=True)  # our __future__ is not theirs
     out = io.StringIO()
-    with contextlib.redirect_stdout(out):
+    with contextlib.redirect_stdout(out), loggers_restored():
         answer = eval(code, namespace)
         if inspect.isawaitable(answer):
             async with asyncio.timeout(limit_s):

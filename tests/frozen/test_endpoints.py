@@ -19,6 +19,7 @@ from tests.observe.kit import fetch
 from tests.servers import DIALECTS, Servers
 
 PATHS = ("/", "/metrics", "/livez", "/healthz", "/readyz", "/health", "/nowhere")
+READY = ("/readyz", "/health")  # asked one after the other, while it becomes so
 OPENMETRICS = "application/openmetrics-text"
 HEADERS = ("Cache-Control", "X-Content-Type-Options")  # of every page
 BY_NAME = {"connections", "tasks"}  # one for each that a worker has just then
@@ -77,7 +78,10 @@ def of_ready(who: str, port: int) -> list[str]:
     def asked() -> list[str]:
         check_metrics(port)
         found = pages(who, port)
-        return found if any(line.startswith(f"{who}: GET /health: 200") for line in found) else []
+        ready = all(
+            any(line.startswith(f"{who}: GET {path}: 200") for line in found) for path in READY
+        )
+        return found if ready else []
 
     return list(until(asked))
 
