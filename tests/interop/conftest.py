@@ -8,16 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.earlier import LACKING
 from tests.interop.keys import Keys
 from tests.interop.side import Side
 from tests.servers import DIALECTS, DialectServer, Servers
 
 NATIVE = DIALECTS[0]
 PAIRS = [("reference", "ours"), ("ours", "reference")]
+# While a new version is deployed both are there.
+ROLLING = [
+    pytest.param(*pair, marks=[pytest.mark.slow, pytest.mark.expected_skip(LACKING)])
+    for pair in [("earlier", "ours"), ("ours", "earlier")]
+]
 # The reference beside itself: what a failure of a pair says is held against it.
 CONTROL = pytest.param("reference", "reference", marks=pytest.mark.slow)
-across = pytest.mark.parametrize(("a", "b"), PAIRS, ids=lambda name: name)
-both_ways = pytest.mark.parametrize(("a", "b"), [*PAIRS, CONTROL], ids=lambda name: name)
+across = pytest.mark.parametrize(("a", "b"), [*PAIRS, *ROLLING], ids=lambda name: name)
+both_ways = pytest.mark.parametrize(("a", "b"), [*PAIRS, *ROLLING, CONTROL], ids=lambda name: name)
 
 
 @pytest.fixture(scope="session", params=[pytest.param(NATIVE, id=NATIVE.name)])

@@ -27,8 +27,8 @@ class Keys:
         self.repeat = f"{{chasqui:{queue}}}:repeat"
         self.scheduler_lock = f"{{chasqui:{queue}}}:scheduler:lock"
         self.index = f"{{chasqui:{queue}}}:didx:*"
-        self.stream, self.delayed, self.dlq = (
-            f"{{chasqui:{queue}}}:{kind}" for kind in ("stream", "delayed", "dlq")
+        self.stream, self.delayed, self.dlq, self.events = (
+            f"{{chasqui:{queue}}}:{kind}" for kind in ("stream", "delayed", "dlq", "events")
         )
 
     def created_at_ms(self) -> dict[str, int]:
@@ -48,6 +48,11 @@ class Keys:
     def wait_drained(self) -> None:
         eventually(lambda: not self.client.exists(self.delayed))
         eventually(lambda: self.client.xlen(self.stream) == 0)
+
+    def completed(self) -> list[str]:
+        """The ids in `completed` events, in order."""
+        rows = [fields for _, fields in self.client.xrange(self.events)]
+        return [fields[b"id"].decode() for fields in rows if fields[b"e"] == b"completed"]
 
     def jobs(self) -> list[Entry]:
         """What is in the stream, in order."""

@@ -1,7 +1,7 @@
 """One side of the river: a process that adds, inspects and works with one implementation.
 
-The same `driver` runs under our interpreter and under the reference's; whatever one side can be
-asked, the other can be asked too.
+The same `driver` runs under our interpreter and under the reference's, and with an earlier version
+of ours; whatever one side can be asked, the others can be asked too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 from tests.chaos.kit.fleet import ROOT, environment
 from tests.chaos.kit.wait import eventually
 from tests.interop.driver import pack, unpack
+from tests.interop.earlier import source
 from tests.interop.reference import interpreter
 
 
@@ -42,15 +43,18 @@ class Side:
     """A process on one queue: producer, inspector and, when asked, worker."""
 
     def __init__(self, name: str, url: str, queue: str, stderr: Path) -> None:
-        self.is_ours = name == "ours"
+        self.is_ours = name != "reference"
         self._name = name
         self._stderr = stderr
         python = sys.executable if self.is_ours else str(interpreter())
+        environ = environment(ours=self.is_ours)
+        if name == "earlier":
+            environ["PYTHONPATH"] = str(source())
         with stderr.open("ab") as errors:
             self._child = subprocess.Popen(
                 [python, "-m", "tests.interop.driver", url, queue],
                 cwd=ROOT,
-                env=environment(ours=self.is_ours),
+                env=environ,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
