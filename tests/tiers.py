@@ -84,7 +84,6 @@ TABLE = (
     Row("tests/engine/test_cuts.py", TEST, EACH),
     Row("tests/engine/test_faults.py", TEST, EACH),
     Row("tests/engine/test_own_ids.py", TEST, EACH),
-    Row("tests/engine/test_refused.py", TEST, EACH),
     Row("tests/engine/test_replaced.py", TEST, EACH),
     Row("tests/engine/test_resend.py", TEST, EACH),
     Row("tests/engine/test_rights.py", TEST, EACH),
@@ -93,16 +92,24 @@ TABLE = (
     Row("tests/model", TEST, EACH),
     Row("tests/server", TEST, EACH),
     Row("tests/sync/test_queue.py", TEST, EACH),
-    # Minutes of load or several JVMs, for what shorter tests guard as well.
+    # Minutes of load, or JVMs of their own.
     Row("tests/bench", ALL),
-    Row("tests/soak/test_soak.py", ALL),
-    Row("tests/pipelines/test_json.py", ALL),
     Row("tests/pipelines/test_work_cluster.py", ALL),
+    Row("tests/soak/test_soak.py", ALL),
     Row("tests/spark/test_bench.py", ALL),
     Row("tests/spark/test_cluster.py", ALL),
     Row("tests/spark/test_connect.py", ALL),
     Row("tests/spark/test_install.py", ALL),
     Row("tests/spark/test_secrets.py", ALL),
+    # Other faces of what shorter tests guard: pages, examples, commands, how help looks.
+    Row("tests/chaos/test_kit.py", ALL),
+    Row("tests/cli/test_brief.py", ALL),
+    Row("tests/cli/test_page.py", ALL),
+    Row("tests/pipelines/test_dead_commands.py", ALL),
+    Row("tests/pipelines/test_json.py", ALL),
+    Row("tests/pipelines/test_report.py", ALL),
+    Row("tests/spark/test_examples.py", ALL),
+    Row("tests/spark/test_pages.py", ALL),
 )
 
 

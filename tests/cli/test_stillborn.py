@@ -53,8 +53,8 @@ def runs(native: Chasqui, queue: str, home: Path, *args: str) -> Crew:
 @pytest.mark.parametrize(
     ("code", "how"),
     [
-        (ENDS.format(0), "ended with exit code 0"),
-        (KILLED, "was killed by SIGSEGV"),
+        pytest.param(ENDS.format(0), "ended with exit code 0", marks=pytest.mark.slow),
+        pytest.param(KILLED, "was killed by SIGSEGV", marks=pytest.mark.slow),
         (FAILS, "ended with exit code 1: RuntimeError: the engine room is empty"),
     ],
     ids=["ends well", "killed", "fails"],
@@ -122,7 +122,13 @@ def test_while_files_are_watched_it_waits_for_a_change(
         assert crew.ends() == 0
 
 
-@pytest.mark.parametrize("broken", [ENDS.format(3), "raise ValueError(7)\n"], ids=["ends", "fails"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(ENDS.format(3), id="ends", marks=pytest.mark.slow),
+        pytest.param("raise ValueError(7)\n", id="fails"),
+    ],
+)
 def test_what_worked_before_and_breaks_waits_for_the_next_change(
     native: Chasqui, queue_name: str, tmp_path: Path, broken: str
 ) -> None:

@@ -125,7 +125,6 @@ def test_a_window_is_as_long_as_the_page_wants() -> None:
     assert length_for(LENGTHS[-1] * WINDOWS * 10) == LENGTHS[-1]
 
 
-@pytest.mark.slow
 def test_the_demo(tmp_path: Path, browser: Browser) -> None:
     """As `make demo` runs it, with fewer seconds of jobs."""
     clean = {key: value for key, value in os.environ.items() if key != "CHASQUI_REDIS_URL"}
