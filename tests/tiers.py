@@ -65,6 +65,7 @@ TABLE = (
     Row("tests/house", CHECK),
     Row("tests/mutants/test_mutants.py", CHECK),
     Row("tests/unit", CHECK),
+    Row("tests/unit/spark/test_cut.py", TEST),
     Row("tests/house/test_tiers.py", TEST),  # it collects everything, several times
     Row("tests/vectors", CHECK),
     Row("tests/vectors/test_native_vectors.py", TEST, EACH),
