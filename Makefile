@@ -6,13 +6,13 @@ BIN    := .venv/bin
 STAMP  := .venv/.installed
 WORKFLOWS := .github/workflows
 SHELL  := /bin/bash
-# Tests mostly wait, so two processes more than there are cores. Beyond six the longest share decides.
+# Many tests wait, so more processes than cores. Beyond six the longest share decides.
 CORES     := $(shell getconf _NPROCESSORS_ONLN)
-PROCESSES ?= $(shell echo $$(( $(CORES) < 4 ? $(CORES) + 2 : 6 )))
+PROCESSES ?= $(shell echo $$(( $(CORES) < 3 ? $(CORES) + 3 : 6 )))
 
 # Tests start thousands of programs. What the first one compiles the others load, also where the
 # environment says that nothing is to be compiled (`make clean` removes it).
-check test test-all test-old test-python313: export PYTHONDONTWRITEBYTECODE :=
+check test test-all test-old test-python313 compile-tests: export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -61,8 +61,12 @@ format: venv ## let ruff format and fix what it can
 check: lint lint-workflows ## what needs no server: lint, types, architecture, unit tests; for while you work, < 45 s
 	@$(BIN)/python -m pytest --tier check -n $(CORES) -q
 
-test: venv redis chromium lint ## what CI runs: everything that guards a promise, in PROCESSES (cores + 2); < 10 minutes
+test: venv redis chromium compile-tests lint ## what CI runs: everything that guards a promise, in PROCESSES (cores + 3); < 10 minutes
 	@$(BIN)/python -m pytest -n $(PROCESSES)
+
+# Beside the linters: else each process of the tests would compile all of them at the same time.
+compile-tests: venv
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 &
 
 test-all: venv redis chromium lint ## before a release: every test on every server, then the long trials; two hours
 	@$(BIN)/python -m pytest --tier all -n $(PROCESSES)

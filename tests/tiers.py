@@ -103,12 +103,17 @@ TABLE = (
     Row("tests/spark/test_install.py", ALL),
     Row("tests/spark/test_secrets.py", ALL),
     # Other faces of what shorter tests guard: pages, examples, commands, how help looks.
+    Row("tests/browser/test_report.py", ALL),
     Row("tests/chaos/test_kit.py", ALL),
     Row("tests/cli/test_brief.py", ALL),
     Row("tests/cli/test_page.py", ALL),
     Row("tests/pipelines/test_dead_commands.py", ALL),
     Row("tests/pipelines/test_json.py", ALL),
+    Row("tests/pipelines/test_lake_commands.py", ALL),
     Row("tests/pipelines/test_report.py", ALL),
+    Row("tests/pipelines/test_triage.py", ALL),
+    Row("tests/pipelines/test_users.py", ALL),
+    Row("tests/pipelines/test_window.py", ALL),
     Row("tests/spark/test_examples.py", ALL),
     Row("tests/spark/test_pages.py", ALL),
 )

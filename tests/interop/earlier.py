@@ -12,14 +12,14 @@ import pytest
 
 from tests.house.tree import ROOT
 
-COMMIT = "5e9bf04d5e309edeb58c153f4cd287fa0f7163ba"  # the last one before modules moved
+COMMIT = "5e9bf04d5e309ede"  # the last one before modules moved
 LACKING = "no git history"
 
 
 @cache
 def source() -> Path:
     """The folder to import that version from. Without the history the test is skipped."""
-    folder = ROOT / ".cache" / f"earlier-{COMMIT[:12]}"
+    folder = ROOT / ".cache" / f"earlier-{COMMIT}"
     if not (folder / "src").exists():
         command = ["git", "-C", str(ROOT), "archive", "--format=tar", COMMIT, "src"]
         found = subprocess.run(command, capture_output=True, check=False)

@@ -20,8 +20,8 @@ WORK: dict[str, Any] = {"claim_min_idle_ms": 1_000, "max_attempts": 5, "concurre
 
 def test_both_versions_are_what_they_should_be(side: MakeSide) -> None:
     earlier, ours = (side(name).about()["file"] for name in VERSIONS)
-    assert COMMIT[:12] in earlier
-    assert COMMIT[:12] not in ours
+    assert COMMIT in earlier
+    assert COMMIT not in ours
 
 
 @pytest.mark.parametrize("killed", VERSIONS)

@@ -255,7 +255,6 @@ def wait_for(condition: Callable[[], Any], follower: Follower) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.slow
 def test_killed_and_started_again_each_event_is_there_once(
     spark: SparkSession, server: DialectServer, queue_name: str, lake: str
 ) -> None:
@@ -283,7 +282,6 @@ def test_killed_and_started_again_each_event_is_there_once(
     events.redis.delete(events.key)
 
 
-@pytest.mark.slow
 def test_the_whole_pipeline_goes_on_until_it_is_stopped(
     spark: SparkSession, server: DialectServer, queue_name: str, lake: str, tmp_path: Path
 ) -> None:
