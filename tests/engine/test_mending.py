@@ -8,7 +8,7 @@ import pytest
 
 from chasquimq import Job
 from tests.engine.desk import Desk, eventually, producer_of
-from tests.engine.vault import WAYS, Vault, consumer_of, cut
+from tests.engine.vault import WAYS, Vault, consumer_of, cut, is_open
 
 LEASE_MS = 600
 
@@ -44,6 +44,7 @@ async def test_every_connection_of_a_worker_is_mended_whatever_its_provider_rais
         await eventually(lambda: worker.health().healthy)
         vault.times = 8
         for link in consumer_of(worker).links.values():
+            await eventually(lambda link=link: is_open(link))  # type: ignore[misc]
             cut(desk, link)
         await eventually(lambda: vault.fails >= 8)
         await queue.add("n", 1, job_id="a")

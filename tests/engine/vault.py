@@ -79,6 +79,10 @@ def consumer_of(worker: Worker) -> Consumer:
     return worker._consumer
 
 
+def is_open(link: Link) -> bool:
+    return link.pipe is not None and link.pipe._transport is not None
+
+
 def cut(desk: Desk, link: Link | None) -> None:
     """Have the server close this connection."""
     assert link is not None and link.pipe is not None and link.pipe._transport is not None
