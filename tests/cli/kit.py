@@ -134,6 +134,27 @@ class Terminal:
         os.close(self._end)
 
 
+@contextmanager
+def following(
+    argv: list[str],
+    env: Mapping[str, str],
+    *,
+    stderr: int = subprocess.PIPE,
+    cwd: Path | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process, to be read while it runs. One that runs too long is killed, so that a read
+    comes to its end."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": stderr}
+    with subprocess.Popen(argv, env=env, cwd=cwd, **pipes) as process:
+        deadline = threading.Timer(PATIENCE_S, process.kill)
+        deadline.start()
+        try:
+            yield process
+        finally:
+            deadline.cancel()
+            process.kill()
+
+
 class Chasqui:
     """The command, told by its environment which server there is."""
 
@@ -165,17 +186,9 @@ class Chasqui:
 
     @contextmanager
     def follow(self, *args: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A real process with pipes that goes on, to be read meanwhile. One that falls silent is
-        killed, so that a read comes to its end."""
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen([*COMMAND, *args], env=self.env, **pipes) as process:
-            deadline = threading.Timer(PATIENCE_S, process.kill)
-            deadline.start()
-            try:
-                yield process
-            finally:
-                deadline.cancel()
-                process.kill()
+        """A real process of the command, to be read while it runs."""
+        with following([*COMMAND, *args], self.env) as process:
+            yield process
 
     def call(self, *args: str, input: bytes = b"") -> Ended:
         out, err = io.StringIO(), io.StringIO()

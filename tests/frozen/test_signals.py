@@ -10,11 +10,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from functools import partial
 
-from tests.cli.kit import COMMAND, PATIENCE_S, Chasqui
+from tests.cli.kit import COMMAND, Chasqui, following
 from tests.engine.desk import Desk
 from tests.frozen.lists import compare
 from tests.house.tree import ROOT
@@ -29,6 +28,7 @@ PROGRAMS = {
     "run_workers": ([sys.executable, "-m", "tests.frozen.app"], "ready"),
 }
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+started = partial(following, stderr=subprocess.STDOUT, cwd=ROOT)
 
 
 def test_signals_do_what_the_list_says(servers: Servers) -> None:
@@ -44,26 +44,12 @@ def test_signals_do_what_the_list_says(servers: Servers) -> None:
     compare("signals", lines)
 
 
-@contextmanager
-def started(argv: list[str], env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A process that is killed at the end of the block, or when it says nothing for too long."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(argv, env=env, cwd=ROOT, **pipes) as process:
-        deadline = threading.Timer(PATIENCE_S, process.kill)
-        deadline.start()
-        try:
-            yield process
-        finally:
-            deadline.cancel()
-            process.kill()
-
-
-def what_follows(process: subprocess.Popen[str], ready: str, number: signal.Signals) -> str:
+def what_follows(process: subprocess.Popen[bytes], ready: str, number: signal.Signals) -> str:
     """How a process ends when a signal comes once it runs."""
     assert process.stdout is not None
     said = ""
     while ready not in said:
-        line = process.stdout.readline()
+        line = process.stdout.readline().decode()
         assert line, f"it ended, or was silent for too long: {said}"
         said += line
     process.send_signal(number)

@@ -56,7 +56,7 @@ def client(server: DialectServer) -> redis.Redis:
 
 
 def checkpoint(tmp_path: Path, name: str, planned: int, done: int) -> Path:
-    """As it was when so many batches had been planned, and so many of them were done."""
+    """A copy of a recorded checkpoint in which `done` of `planned` batches are committed."""
     copy = tmp_path / "checkpoint"
     shutil.copytree(FIXTURES / "checkpoints" / name, copy)
     for folder, many in (("offsets", planned), ("commits", done)):

@@ -1,7 +1,7 @@
 """Every command, argument, option and flag, as the parser knows them.
 
-Guards "every command and flag" of what must not change: spellings, types, defaults, what may be
-given several times. What `--help` says about them is on the pages of `docs/reference/cli/`.
+Freezes how each is spelled, its type and default, and whether it may be repeated. The pages of
+`docs/reference/cli/` hold what `--help` says about them.
 """
 
 from __future__ import annotations
